@@ -136,5 +136,6 @@ for act in (lambda: install_subset.planned("gmem_smem").cuda("f"), lambda: names
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     what = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
     assert lines == [
-        f"nothing that writes CUDA C++ ({name}) is installed; {what}" for name in ("cuda_function", "cuda_header")
+        f"no installed package can write CUDA C++ (entry point {name}); {what}"
+        for name in ("cuda_function", "cuda_header")
     ]

@@ -87,7 +87,7 @@ def no_variant(
             lines.append(f"{name}: not installed, but it lowers such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
-        lines.append(_missing_metadata() or f"for a list of variants that you can install, {KNOWN}")
+        lines.append(_missing_metadata() or f"to see what else you can install: {KNOWN}")
     for why, (first, *more) in by_kind(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")

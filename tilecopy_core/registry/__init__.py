@@ -1,4 +1,4 @@
-"""What finds, loads, wraps and asks plugins: the registry of variants, the hookspecs, and the loading of entry points."""
+"""Plugins: the registry of variants, the hook specifications, and the loading of entry points."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The distributions along ``sys.path``, as ``import`` sees them: the first folder that has one wins."""
+"""The installed distributions on ``sys.path``; as for ``import``, the first folder that has one wins."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _HEADER = pattern(r"^(name|version|requires-dist):(.*)$", re.I | re.M)
 
 @frozen(eq=False)
 class Installed:
-    """A distribution that is installed.
+    """A frozen record of an installed distribution.
 
     Attributes:
-        name: as its metadata write it; the name of its folder where they cannot be read.
-        version: likewise; "0" if nothing tells it.
+        name: the name in its metadata, or that of its folder if the metadata cannot be read.
+        version: the version in its metadata or its folder's name, or "0" if neither has one.
         requirements: what it requires (PEP 508).
-        location: the folder or file of its metadata, or "" where a finder of somebody else's brings it.
+        location: the folder or file of its metadata, or "" if another package's metadata finder provides it.
         metadata: the standard library's view of it.
         other_versions: versions of the same name in the same folder, which an installer left behind.
         shadowed: locations of the same name further along ``sys.path``, which are not used.
@@ -57,12 +57,12 @@ class Installed:
 
     @cached_property
     def entry_points(self) -> EntryPoints:
-        """The entry points that its metadata declare; raises what the standard library raises where they cannot be read."""
+        """The entry points in its metadata. Raises the standard library's error if they cannot be read."""
         return self.metadata.entry_points
 
 
 def distributions(*, declaring: str = "") -> list[Installed]:
-    """Return the installed distributions, one of each name.
+    """Return the installed distributions, one per name.
 
     Along ``sys.path`` the first folder that has the name wins. Within a folder the highest version wins. They are read again after
     ``sys.path``, a folder on it or the metadata finders have changed, and after :func:`forget_distributions`.
@@ -78,13 +78,13 @@ def distributions(*, declaring: str = "") -> list[Installed]:
 
 
 def forget_distributions() -> None:
-    """Have the installed distributions read again, also where a folder's time does not show that it has changed."""
+    """Clear the cache of installed distributions, for a change that the modification time of no folder shows."""
     invalidate_caches()
     _read.cache_clear()
 
 
 def _modification_ns(entry: str) -> int:
-    """Return when an entry of ``sys.path`` changed last, or 0 where it does not exist."""
+    """Return the modification time of an entry of ``sys.path``, or 0 if it does not exist."""
     try:
         return Path(entry).stat().st_mtime_ns
     except (OSError, ValueError):
@@ -95,7 +95,7 @@ def _modification_ns(entry: str) -> int:
 def _read(
     declaring: str, path: tuple[str, ...], times_ns: tuple[int, ...], finders: tuple[int, ...]
 ) -> list[Installed]:
-    """Return the distributions along a path; the times of its folders and the metadata finders say how long that holds."""
+    """Return the distributions on a path, cached for the modification times of its folders and the metadata finders."""
     with LOCK:
         from importlib.metadata import distributions as discover
 
@@ -119,7 +119,7 @@ def _read(
 
 
 def _raising_finder(path: list[str]) -> str:
-    """Return which finder of ``sys.meta_path`` raises when it is asked for distributions."""
+    """Return a phrase that names the finder of ``sys.meta_path`` that raises an error when it lists distributions."""
     from importlib.metadata import DistributionFinder
 
     for finder in sys.meta_path:
@@ -132,7 +132,7 @@ def _raising_finder(path: list[str]) -> str:
 
 
 def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed:
-    """Return the copy that counts: the highest version of the first folder."""
+    """Return the effective distribution of a name: the highest version in the first folder."""
     copies = list({location or id(metadata): (location, v, metadata) for location, v, metadata in copies}.values())
     first = Path(copies[0][0]).parent
     here = [copy for copy in copies if Path(copy[0]).parent == first]
@@ -150,7 +150,7 @@ def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed
 
 
 def _egg_requirements(metadata: Distribution) -> list[str]:
-    """Return what an egg requires; it has a file for that, and the standard library reads the whole metadata beside it."""
+    """Return the requirements of an egg, which are in a file of their own that the standard library reads."""
     try:
         return metadata.requires or []
     except UnicodeDecodeError:
@@ -158,7 +158,7 @@ def _egg_requirements(metadata: Distribution) -> list[str]:
 
 
 def _header(metadata: Distribution) -> dict[str, list[str]]:
-    """Return the fields of the header that are asked for: parsing all metadata takes twenty times as long."""
+    """Return three fields of the metadata's header, because parsing all metadata takes twenty times as long."""
     text = text_of(metadata, "METADATA") or text_of(metadata, "PKG-INFO")
     fields: dict[str, list[str]] = {}
     for field, value in _HEADER.findall(text.partition("\n\n")[0]):
@@ -167,7 +167,7 @@ def _header(metadata: Distribution) -> dict[str, list[str]]:
 
 
 def text_of(metadata: Distribution, name: str) -> str:
-    """Return a file of a distribution's metadata, or "" where it is missing or cannot be read."""
+    """Return the text of a file in a distribution's metadata, or "" if it is missing or cannot be read."""
     try:
         return metadata.read_text(name) or ""
     except UnicodeDecodeError as error:
@@ -178,12 +178,12 @@ def text_of(metadata: Distribution, name: str) -> str:
 
 
 def canonical(package: str) -> str:
-    """Return a distribution's name as packaging compares it (PEP 503)."""
+    """Return the normalized name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def version_order(version: str) -> tuple[Any, ...]:
-    """Return a value that orders versions as packaging does (PEP 440): epochs, pre-releases, post-releases and local versions too."""
+    """Return a sort key for versions as in PEP 440, with epochs, pre-releases, post-releases and local versions."""
     match = _VERSION.match(version)
     if match is None:
         return (-1, version)
@@ -194,7 +194,7 @@ def version_order(version: str) -> tuple[Any, ...]:
 
 
 def release(version: str, count: int | None = None) -> tuple[int, ...]:
-    """Return the release numbers of a version, or its first ones, without trailing zeros: 0.2 and 0.2.0 are one."""
+    """Return the first ``count`` release numbers of a version (by default all) without trailing zeros, so that 0.2 equals 0.2.0."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     numbers = [int(part) for part in match[1].split(".")[:count]] if match else []
     while numbers and numbers[-1] == 0:

@@ -1,7 +1,7 @@
-"""Installed plugins of any kind: what entry points declare, and one of them loaded without harm to the rest.
+"""Installed plugins of any kind: discovery of entry points, and import of one plugin.
 
-Variants, executors and whatever else comes by entry point go through here. Nothing is imported to be found; a plugin
-that cannot be imported raises a :class:`~tilecopy_core.PluginError` that names its distribution, and nothing else.
+All entry points, such as those of variants and executors, are loaded by this module. Discovery imports nothing. If a plugin
+cannot be imported, a :class:`~tilecopy_core.PluginError` that names its distribution is raised; other plugins still work.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 CORE = "tilecopy-core"
 THIS_PROCESS = "this process"
-"""The package of a plugin that was registered by hand."""
+"""The package of a plugin that was registered with :meth:`Registry.register`."""
 SLOW_IMPORT_SECONDS = 4.0
-"""An import that takes more CPU time of its thread is named: it delays the first copy of every process."""
+"""The CPU time of an import above which a warning is given, because it delays the first copy of every process."""
 _NOT_THE_CALLER = ("tilecopy", "pluggy", "importlib")
-"""How modules are named that no user wrote."""
+"""Prefixes of the names of modules that are not the user's."""
 _POINT_NAME = pattern(r"[\w.-]+", re.ASCII)
 _REFERENCE = pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\w*)*)?(\s*\[.*\])?")
 """An object reference of the entry-points specification."""
 
 
 class PluginWarning(UserWarning):
-    """A plugin was set aside, failed in a hook, or is slow."""
+    """Warns of a plugin that was set aside, failed in a hook, or is slow."""
 
 
 class SlowPluginWarning(PluginWarning):
-    """A hook or the import of a plugin takes seconds of CPU time."""
+    """Warns of a plugin whose hook or import takes seconds of CPU time."""
 
 
 class WrapperError(PluginError):
-    """A wrapper of hooks wrote instructions, or failed where ``TILECOPY_STRICT`` is set."""
+    """Raised if a wrapper of hooks wrote instructions, or if it failed and ``TILECOPY_STRICT`` is set."""
 
 
 @frozen(eq=False)
 class Source:
-    """Where a plugin comes from: its entry-point ``name``, and the ``version`` of the distribution ``package`` that declares it.
+    """A frozen record of a plugin's origin: its entry-point ``name``, and the distribution ``package`` with its ``version``.
 
-    ``load`` imports it and returns the plugin object. ``incompatible`` says why this core cannot load it at all (made for another
-    hook API), or is ""; ``needs`` says which requirement of its distribution excludes this core, or is "".
+    ``load`` imports the plugin and returns its object. ``incompatible`` is the reason why this core cannot load it (it was made
+    for another hook API), or ""; ``needs`` names the requirement of its distribution that excludes this core, or is "".
     """
 
     name: str
@@ -69,24 +69,24 @@ class Source:
 
     @property
     def owner(self) -> str:
-        """Distribution and version, for messages."""
+        """The distribution and its version, for messages."""
         return self.package if self.package == THIS_PROCESS else f"{self.package} {self.version}"
 
     @property
     def advice(self) -> str:
-        """What somebody can do about the plugin."""
+        """A phrase that says how to remove or disable the plugin."""
         if self.package == THIS_PROCESS:
             return f"registry.unregister({self.name!r}) removes it"
-        return f"TILECOPY_DISABLE={self.name} leaves it out, pip uninstall {self.package} removes it"
+        return f"TILECOPY_DISABLE={self.name} disables it, pip uninstall {self.package} removes it"
 
 
 def installed_sources(group: str) -> list[Source]:
-    """The sources that entry points of a group declare, in the order of names and packages.
+    """Return the plugins that entry points of a group declare, sorted by name and package.
 
-    A group's name ends with the version of its contract (``tilecopy.variants.v1``). What is made for another version is
-    listed with the reason and what to install; a package that declares several is taken at this one. A distribution whose
-    entry points cannot be read is a source of its own name, where it may hold a plugin of the group; to load it says what
-    is wrong.
+    A group's name ends with the version of its contract (``tilecopy.variants.v1``). A plugin for another version is
+    listed with the reason and what to install; if a package declares several versions, this one is used. If the entry
+    points of a distribution cannot be read and may contain a plugin of the group, the distribution is listed under its
+    own name; loading it raises an error with the cause.
     """
     family = group.rsplit(".", 1)[0]
     sources: dict[tuple[str, str], Source] = {}
@@ -118,13 +118,13 @@ def installed_sources(group: str) -> list[Source]:
 
 
 def _why_malformed(point: EntryPoint, twins: list[str]) -> str:
-    """Return which rule an entry point breaks, or ""; ``twins`` are the values of all its package has of that name."""
+    """Return which rule an entry point breaks, or ""; ``twins`` are the values of all entry points of its package with its name."""
     if not _POINT_NAME.fullmatch(point.name):
-        return "the name must be of letters, digits, '_', '-' and '.'"
+        return "the name must consist of letters, digits, '_', '-' and '.'"
     if not _REFERENCE.fullmatch(point.value):
-        return "the value must be a module or module:attribute, of names that Python can import"
+        return "the value must be a module or module:attribute that Python can import"
     if len(set(twins)) > 1:
-        return f"its package declares the name {len(twins)} times, as {' and '.join(twins)}"
+        return f"its package must declare the name once, but declares it as {' and '.join(twins)}"
     return ""
 
 
@@ -138,9 +138,9 @@ def _unreadable(why: str) -> NoReturn:
 
 
 def _of_another(source: Source, made_for: str, group: str) -> Source:
-    """A source of another version of a contract than this core's ``group``, with what to install."""
+    """Return a source for another version of the contract as incompatible, with the reason and what to install."""
     theirs, ours = (int(name.rpartition(".v")[2]) for name in (made_for, group))
-    why = f"made for the hook API {made_for}; this core has {group}: pip install --upgrade "
+    why = f"it was made for the hook API {made_for}, but this core has {group}: pip install --upgrade "
     why += source.package if theirs < ours else f"{CORE} ({source.needs})" if source.needs else CORE
     return attrs.evolve(source, incompatible=why)
 
@@ -170,14 +170,14 @@ def core_excluded(requirements: Iterable[str], core_version: str = __version__) 
                 remedy = (
                     f"upgrade {CORE}" if old else f"install a version that {needed_change('synthesize', 'min_arch=')}"
                 )
-                return f"it requires {requirement}; this is {CORE} {core_version}; {remedy}"
+                return f"it requires {requirement}, but {CORE} {core_version} is installed; {remedy}"
     return ""
 
 
 def load(source: Source) -> Any:
-    """Import a plugin and return its object; what it prints meanwhile goes to standard error.
+    """Import a plugin and return its object; anything that it prints goes to standard error.
 
-    Whatever the import raises, but KeyboardInterrupt, is raised as a PluginError that names the distribution.
+    Any exception of the import except KeyboardInterrupt becomes a PluginError that names the distribution.
     """
     try:
         with LOCK, redirect_stdout(sys.stderr):
@@ -189,13 +189,13 @@ def load(source: Source) -> Any:
     except BaseException as error:
         raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        what = f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time; the first copy waits for it"
+        what = f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time, which delays the first copy"
         warn_outside(what, SlowPluginWarning)
     return plugin
 
 
 def by_name(group: str) -> dict[str, list[Source]]:
-    """The installed sources of a group that this core can load, by name."""
+    """Return the installed plugins of a group that this core can load, by name."""
     sources: dict[str, list[Source]] = {}
     for source in installed_sources(group):
         if not source.incompatible:
@@ -204,9 +204,9 @@ def by_name(group: str) -> dict[str, list[Source]]:
 
 
 def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
-    """What the one source of a name gives, or what ``make`` makes of it.
+    """Return the plugin object of the only source of a name, passed through ``make``.
 
-    Raises PluginError where several packages have the name, where the one is made for another core, and where it or ``make`` fails.
+    Raises PluginError if several packages have the name, if this core cannot load it, or if loading it or ``make`` fails.
     """
     first, *others = sources
     if others:
@@ -222,7 +222,7 @@ def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugi
 
 
 def short_error(error: BaseException) -> str:
-    """An exception's type and message on one line, without addresses of objects."""
+    """Return an exception's type and message on one line, without addresses of objects."""
     try:
         text = without_addresses(" ".join(str(error).split()))
     except KeyboardInterrupt:
@@ -233,7 +233,7 @@ def short_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """Return :func:`short_error` of an exception, or the message alone of a PluginError, which says all."""
+    """Return :func:`short_error` of an exception; for a PluginError only the message, which needs no type."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

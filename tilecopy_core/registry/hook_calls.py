@@ -1,8 +1,8 @@
-"""Plugins as they are once loaded, and the PluginManager through which pluggy calls the hooks of one of them.
+"""Loaded plugins, and the pluggy manager that calls the hooks of one plugin.
 
-Each variant has a manager of its own, which knows that variant and the wrappers. A call costs the same however many variants
-are installed, and nobody else can answer it. A guard stands around each wrapper: it runs the wrapper's steps, and hands on nothing
-of what the wrapper does but an answer that the wrapper may give.
+Each variant has its own manager, in which only that variant and the wrappers are registered. So the time of a call does not
+depend on the number of installed variants. A guard around each wrapper runs the wrapper's steps and passes on only results
+that a wrapper may return.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 
 @frozen(eq=False)
 class Plugin:
-    """A plugin by its entry-point ``name``, and what became of it.
+    """A frozen record of a plugin, by its entry-point ``name``, and its status.
 
     Attributes:
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
@@ -35,7 +35,7 @@ class Plugin:
         reason: why it is not used and what to do about it, or "".
         variant: its record, where it is ready; ``record`` is the same, for callers who know that it is.
         hooks: its hook implementations by hook, where it is ready or a wrapper.
-        observes: whether it is a wrapper that only looks (its attribute ``observer`` is True): nothing that it gives back counts.
+        observes: whether it is a wrapper that only observes (its attribute ``observer`` is True): its results are ignored.
     """
 
     source: Source
@@ -59,7 +59,7 @@ class _Hooks:
 
 
 def hook_manager() -> pluggy.PluginManager:
-    """A manager that knows the hooks and no plugin."""
+    """Return a manager with the hook specifications and no plugin."""
     manager = pluggy.PluginManager(PROJECT)
     specs: Any = _Hooks({hook: getattr(hookspecs, hook) for hook in (*HOOKS, DISPATCH)})
     manager.add_hookspecs(specs)
@@ -67,9 +67,9 @@ def hook_manager() -> pluggy.PluginManager:
 
 
 def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str, pluggy.HookImpl]:
-    """The hook implementations of a plugin object, by hook, as a manager finds them; it does not keep the plugin.
+    """Return the hook implementations of a plugin object by hook; the plugin does not stay registered in the manager.
 
-    pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` where a hook is misspelt or takes what there is not.
+    pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` if a hook or an argument of it does not exist.
     """
     attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
     implementations = _Hooks({name: value for name, value in attributes.items() if hasattr(value, f"{PROJECT}_impl")})
@@ -98,8 +98,8 @@ def manager_of(
     Args:
         plugin: the variant, or the core's own dispatch.
         wrappers: by hook, the outermost first.
-        report_seconds: is told the CPU time that the hook of a plugin took, in seconds.
-        report_fault: is told of a wrapper that did what it may not, after its call.
+        report_seconds: called with a plugin, a hook and the CPU time of its call in seconds.
+        report_fault: called with the call of a wrapper that broke the rules for wrappers, after it.
     """
     manager = hook_manager()
     manager.register(_Hooks({hook: impl.function for hook, impl in plugin.hooks.items()}), plugin.name)
@@ -112,7 +112,7 @@ def manager_of(
 
 
 def _timer(plugin: Plugin, hook: str, report_seconds: Callable[[Plugin, str, float], None]) -> Any:
-    """Return the innermost wrapper of a hook: it measures the CPU time of the plugin alone."""
+    """Return the innermost wrapper of a hook, which measures the CPU time of the plugin without wrappers."""
 
     @hookimpl(wrapper=True)
     def timer() -> Generator[None, Any, Any]:
@@ -131,7 +131,7 @@ def _guard(
     report_seconds: Callable[[Plugin, str, float], None],
     report_fault: Callable[[WrapperCall], None],
 ) -> Any:
-    """Return what pluggy calls in place of a wrapper of a hook; by ``wraps``, it takes what the hook's specification takes."""
+    """Return the hook implementation that runs a wrapper under guard; it has the signature of the hook's specification."""
     specification = getattr(hookspecs, hook)
     names = tuple(signature(specification).parameters)
 
@@ -154,10 +154,10 @@ def _guard(
 
 
 class WrapperCall:
-    """One call of one wrapper's hook, run step by step.
+    """One call of a wrapper's hook, run step by step.
 
-    ``fault`` says what it did that no wrapper may, in words after its name, or is ""; ``cause`` is the exception that is its fault.
-    ``wrote`` says whether there were more lines after it than before.
+    ``fault`` is the predicate of a sentence about the rule that the wrapper broke, or ""; ``cause`` is the exception behind it.
+    ``wrote`` is True if the wrapper wrote PTX lines.
     """
 
     def __init__(self, wrapper: Plugin, hook: str, arguments: Mapping[str, Any]) -> None:
@@ -190,7 +190,7 @@ class WrapperCall:
             self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any, error: BaseException | None) -> Any:
-        """Hand it what it wraps came to; gives the answer that goes on from it."""
+        """Run the wrapper's second half with the wrapped result or exception, and return the result to pass on."""
         if not self._ended and error is not None:
             self._go_on("throw", error)
         elif not self._ended:
@@ -201,18 +201,18 @@ class WrapperCall:
             if not self.fault:
                 answer = self._allowed_answer(answer)
         if self.wrote:
-            self.fault = "wrote instructions, which the variant alone may"
+            self.fault = "wrote instructions, which only the variant may do"
         return answer
 
     def _allowed_answer(self, came: Any) -> Any:
-        """What it gave back, where it may; else the answer as it came, and a fault."""
+        """Return the wrapper's result if a wrapper may return it; else record a fault and return the wrapped result."""
         gave, wrapper = self._gave, self.wrapper
         if gave is came:
             return came
         if self.hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
             if isinstance(gave, Decline):
-                return Decline(f"{gave.reason} (said by the wrapper {wrapper.name} ({wrapper.source.owner}))")
+                return Decline(f"{gave.reason} (declined by the wrapper {wrapper.name} ({wrapper.source.owner}))")
             if isinstance(gave, Accept if self.hook == "tilecopy_predicate" else type(came)):
                 return gave
-        self.fault = f"gave {short_repr(gave)} in place of {short_repr(came)}"
+        self.fault = f"returned {short_repr(gave)} in place of {short_repr(came)}"
         return came

@@ -1,12 +1,12 @@
-"""The three hooks of a variant: the whole contract of a plugin author (tutorial: docs/tutorial.md).
+"""The hook specifications of variants, which are the whole contract of a plugin author (tutorial: docs/tutorial.md).
 
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
 
-What the record declares is enforced before any hook is called, and no hook need repeat it: op, spaces, what the target
-has, which threads must reach the copy, whether regions may overhang (``edges``), and the options with their types. A request that does not fit is declined
-with the value and the rule. ``required="in a kernel"`` is for an option that a plan with no kernel around it
-(``request.active.cta_threads is None``) may leave out.
+Dispatch checks everything that the record declares before it calls a hook, so no hook needs to check it again: op, spaces,
+features of the target, which threads must reach the copy, whether regions may overhang (``edges``), and the options with
+their types. A request that does not fit is declined with the value and the rule. ``required="in a kernel"`` is for an
+option that a plan outside a kernel (``request.active.cta_threads is None``) may leave out.
 
 No hook may touch a GPU, read the environment, print, or keep state between calls: the same request gives the same
 answer, the same partition and the same text. A request cannot be changed. The CPU time of hooks is
@@ -40,7 +40,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec(firstresult=True)
 def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # type: ignore[empty-body]
-    """Can this variant do this copy?
+    """Return whether this variant can do this copy, as Accept or Decline.
 
     Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
     The request is already known to be valid in itself (equal dtypes and extents, no aliasing destination). ``variant`` is
@@ -54,7 +54,7 @@ def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # ty
 
 @hookspec(firstresult=True)
 def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
-    """Who moves what, as data.
+    """Return the partition: which thread copies which elements.
 
     Called for the first variant in order whose predicate accepted the request; nothing is emitted yet. The answer is a value of
     the variant's own type (frozen, with a ``summary()`` of one line for ``plan.explain()``), or ``Decline(reason)``: then the
@@ -65,7 +65,7 @@ def tilecopy_partition(request: CopyRequest, variant: Variant) -> Any | Decline:
 
 @hookspec(firstresult=True)
 def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant: Variant) -> None:
-    """Write the instructions, through the builder and nothing else.
+    """Write the copy's instructions through the builder.
 
     Called once for each place in a kernel where the copy stands, on the variant that won and no other; ``partition`` is
     what its ``tilecopy_partition`` returned for the request. It returns nothing: it is too late to decline. A TilecopyError
@@ -75,7 +75,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 @hookspec(firstresult=True)
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Any) -> Any:
-    """One dispatch: every candidate is asked, the winner partitions. The core implements it; wrappers alone see it.
+    """Return the plan of a request: ask every candidate and partition with the winner. The core implements this hook; wrappers see it.
 
     The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` are the names that
     ``variant=`` gives, in order, or (); ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
@@ -91,11 +91,11 @@ DISPATCH = "tilecopy_dispatch"
 
 
 class VariantPlugin(Protocol):
-    """The shape of a variant plugin, for type checkers: ``_: VariantPlugin = my_plugin`` checks all of it."""
+    """The protocol of a variant plugin for type checkers: ``_: VariantPlugin = my_plugin`` checks all of it."""
 
     @property
     def variant(self) -> Variant:
-        """What the variant says of itself."""
+        """The variant's record."""
 
     def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
         """See :func:`tilecopy_predicate`."""

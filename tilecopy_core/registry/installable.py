@@ -1,4 +1,4 @@
-"""The variants that can be installed, as data of another package: for errors and listings, which say what to install."""
+"""Tables of variants that can be installed, which other packages provide for error messages and listings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KNOWN_GROUP = "tilecopy.known.v1"
 
 @frozen
 class KnownVariant:
-    """A variant that can be installed: its distribution, what to do for that, and the rest as :class:`~tilecopy_core.Variant` has it."""
+    """A frozen record of a variant that can be installed: its distribution, how to install it, and fields of :class:`~tilecopy_core.Variant`."""
 
     package: str
     op: str
@@ -25,7 +25,7 @@ class KnownVariant:
 
 
 def known_variants() -> Mapping[str, KnownVariant]:
-    """The variants that installed tables name; a table that fails to load is left out with a warning."""
+    """Return the variants in all installed tables by name; a table that fails to load is ignored with a warning."""
     return _found_on(tuple(map(str, sys.path)))
 
 
@@ -38,5 +38,5 @@ def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
             table = load(source)
             variants = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | variants
         except Exception as error:
-            warn_outside(f"the table of known variants of {source.owner} is left out: {short_error(error)}")
+            warn_outside(f"the table of known variants of {source.owner} is ignored: {short_error(error)}")
     return variants

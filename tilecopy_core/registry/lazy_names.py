@@ -1,4 +1,4 @@
-"""Names that a package imports when they are first asked for, and what other packages bring beside the core."""
+"""Attributes of a package that are imported at first use, and functions that other packages add to the core."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..errors.process_lock import LOCK
 from .entry_points import by_name, load_unique
 
 EXPORTS_GROUP = "tilecopy.exports.v1"
-"""Entry-point group of functions that take plans elsewhere: ``cuda_function`` and ``cuda_header``, ``explain`` with lines on a plan, and ``notes``."""
+"""Entry-point group of functions that export or explain plans: ``cuda_function``, ``cuda_header``, ``explain`` and ``notes``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
-KNOWN = "install tilecopy-partitions, which knows the first-party variants (from a checkout: pip install plugins/partitions)"
+KNOWN = "install tilecopy-partitions, which lists the first-party variants (from a checkout: pip install plugins/partitions)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
 _ERRORS = ("AssemblerError", "HazardError", "LaunchError")
 _FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel", "ptx_text")
@@ -26,14 +26,14 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
     dict.fromkeys((*_CLASSES, *_ERRORS, *_FUNCTIONS), _KERNELS)
     | dict.fromkeys(("mma_fragment", "tile_fragment"), _FRAGMENTS)
 )
-"""What to do for a name that the core has not and another package brings; of the core, only this file and renamed.py name packages."""
+"""Name in another package -> how to get it; only this file and renamed.py of the core name other packages."""
 
 
 def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """The ``__getattr__`` of the package ``module``, some of whose names are imported when they are first asked for.
+    """Return a ``__getattr__`` for the package ``module`` that imports an attribute at its first use.
 
-    ``later`` has, by name, the module that it is imported from (a relative one begins with a dot); ``brought`` has, by name, what to
-    do for names that other packages have.
+    ``later`` maps an attribute to the module that has it (a relative one begins with a dot); ``brought`` maps a name of
+    another package to a hint for the error message.
     """
 
     def look_up(name: str) -> Any:
@@ -56,13 +56,13 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
 
 @cache
 def exporter(name: str) -> Callable[..., Any]:
-    """A function that takes plans elsewhere, by the name of its entry point, such as ``"cuda_function"``.
+    """Return a function that exports or explains plans by the name of its entry point, such as ``"cuda_function"``.
 
-    Raises PluginError where no package brings it, with what to install, or where the one that does fails to load.
+    Raises PluginError if no package provides it (the message says what to install), or if its package fails to load.
     """
     sources = by_name(EXPORTS_GROUP).get(name)
     if sources is None:
         what, remedy = ("CUDA C++", _EXPORT) if name.startswith("cuda") else ("kernels", _KERNELS)
-        raise PluginError(f"nothing that writes {what} ({name}) is installed; {remedy}")
+        raise PluginError(f"no installed package can write {what} (entry point {name}); {remedy}")
     function: Callable[..., Any] = load_unique(sources)
     return function

@@ -1,4 +1,4 @@
-"""Priorities of the user's own, which overrule those of the variants' records."""
+"""Priorities that the user sets, which override those of the variants' records."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _EXAMPLE = f"{VARIABLE}=tma=40,bulk=10"
 
 @attrs.frozen
 class Priority:
-    """A frozen record of the priority that counts for a variant.
+    """A frozen record of the effective priority of a variant.
 
     Attributes:
         value: higher is chosen first.
-        origin: what set it, such as ``"TILECOPY_PRIORITY"``; "" where it is that of the variant.
+        origin: what set it, such as ``"TILECOPY_PRIORITY"``, or "" if the variant did.
     """
 
     value: int
@@ -36,7 +36,7 @@ _CURRENT: ContextVar[Mapping[str, Priority]] = ContextVar("_CURRENT", default=Ma
 
 
 def current_priorities() -> Mapping[str, Priority]:
-    """Return what :func:`priorities` sets here, by variant."""
+    """Return the priorities by variant that :func:`priorities` sets in this context."""
     return _CURRENT.get()
 
 
@@ -44,12 +44,12 @@ def priorities(values: Mapping[str, int], /) -> AbstractContextManager[None]:
     """Return a context manager in which variants have other priorities: ``with tc.priorities({"tma": 40}):``.
 
     It holds for every dispatch of this thread or task inside the block. It overrules ``Registry(priorities=)``, which overrules
-    ``TILECOPY_PRIORITY=tma=40,bulk=10``, which overrules what a variant's record or predicate says. In a block within a block,
-    the inner one counts for the variants that it names.
+    ``TILECOPY_PRIORITY=tma=40,bulk=10``, which overrules the priority of a variant's record or predicate. Of nested blocks,
+    the inner one decides for the variants that it names.
 
     Raises:
-        RequestError: a name is not a text, or a priority is not an integer of 64 bits. A name that no variant has is a
-            PluginError at the next dispatch.
+        RequestError: a name is not a string, or a priority is not a 64-bit integer. If no variant has a name, the next
+            dispatch raises PluginError.
     """
     return _within(checked_priorities(values, "tc.priorities"))
 
@@ -64,10 +64,10 @@ def _within(values: Mapping[str, Priority]) -> Iterator[None]:
 
 
 def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
-    """Return priorities by variant; a RequestError where they are not integers by name."""
+    """Return checked priorities by variant. Raises RequestError unless names are mapped to integers."""
     if not isinstance(values, Mapping):
         raise RequestError(
-            f"{origin}: it must be a mapping of variants to integers such as {{'tma': 40}}, got {short_repr(values)}"
+            f"{origin} must be a mapping of variants to integers such as {{'tma': 40}}, got {short_repr(values)}"
         )
     checked = dict[str, Priority]()
     for name, value in values.items():
@@ -81,7 +81,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
 
 
 def parsed_priorities(text: str) -> dict[str, Priority]:
-    """Return the priorities that :data:`VARIABLE` sets; a PluginError where the text is not ``name=40,...``."""
+    """Return the priorities in the text of :data:`VARIABLE`. Raises PluginError unless it has the form ``name=40,...``."""
     values = dict[str, Priority]()
     for item in filter(None, map(str.strip, text.split(","))):
         name, _, digits = (part.strip() for part in item.partition("="))
@@ -92,6 +92,6 @@ def parsed_priorities(text: str) -> dict[str, Priority]:
         if not name or number is None or number.bit_length() > 63:
             raise PluginError(f"{VARIABLE}: an item must be NAME=INTEGER, got {short_repr(item)}: write {_EXAMPLE}")
         if name in values:
-            raise PluginError(f"{VARIABLE}: {name!r} must be named once, got {short_repr(text)}")
+            raise PluginError(f"{VARIABLE} must name each variant once, got {name!r} twice in {short_repr(text)}")
         values[name] = Priority(number, VARIABLE)
     return values

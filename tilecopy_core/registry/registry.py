@@ -1,7 +1,8 @@
-"""The variants of this process: loaded once, kept apart from each other, asked through their hooks.
+"""The registry of variants, which loads plugins once and calls their hooks.
 
-Importing this package loads no plugin; the first dispatch does, once. A plugin that cannot be imported, has no valid
-record or claims a taken name is set aside with its reason and never takes the others down. Order never comes from pluggy or the file system.
+Importing this package loads no plugin; the first dispatch loads all, once. A plugin that cannot be imported, has no valid
+record or claims the name of another is set aside with a reason, and the others still work. The order of plugins never
+depends on pluggy or the file system.
 """
 
 from __future__ import annotations
@@ -36,20 +37,19 @@ from .installable import known_variants
 from .priorities import VARIABLE, Priority, checked_priorities, current_priorities, parsed_priorities
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
-"""A hook that takes more CPU time of its thread is named. A copy is lowered in about a millisecond; the limits are far above
-what the text of the largest copies takes."""
+"""The CPU time of a hook above which a warning is given. A copy is lowered in about a millisecond; the limits are far above
+the time of the largest copies."""
 _SOURCES = tuple_of(instance_of("a Source", Source))
 _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 
 @frozen(eq=False)
 class Table:
-    """Every plugin and what became of it, in the order of :meth:`Registry.plugins`, for one state of the environment's variables.
+    """A frozen record of all plugins with their statuses, for one state of the environment variables.
 
-    ``wrappers`` has, by hook, those whose hooks run around the others', the outermost first; ``managers`` call the hooks of a plugin,
-    each made at its first call; ``sifted`` what dispatch has found out
-    about requests of one kind; ``ignorable`` op and name of the options that variants which do not declare them may leave out;
-    ``priorities`` the user's own, by variant.
+    ``wrappers`` are the plugins that wrap a hook, by hook, the outermost first. ``managers`` call the hooks of a plugin and are
+    made at the first call. ``sifted`` caches which records fit requests of one kind. ``ignorable`` has op and name of the options
+    that a variant may ignore if it does not declare them. ``priorities`` are the user's, by variant.
     """
 
     plugins: tuple[Plugin, ...]
@@ -67,16 +67,16 @@ class Table:
         return frozenset(dict(declared)) - {key for key, ignorable in declared if not ignorable}
 
     def plugin_named(self, name: str) -> Plugin | None:
-        """The plugin of that name, or None; of several the one that can be asked."""
+        """Return the plugin with a name (of several the one that is ready), or None."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 class Registry:
-    """The variants that this process can ask. :func:`default_registry` is the one that dispatch uses.
+    """A collection of variants for dispatch, which uses :func:`default_registry` by default.
 
     The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY``,
-    ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ``, at each use. ``priorities`` overrule those of the
-    variants and of ``TILECOPY_PRIORITY``, by name. An argument of another kind is a RequestError.
+    ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ`` at each use. ``priorities`` by name overrule those
+    of the variants and of ``TILECOPY_PRIORITY``. Raises RequestError for an argument of another type.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Registry:
         sources = installed_sources(VARIANTS_GROUP) if sources is None else sources
         self._installed: list[Source] = list(_SOURCES.check(sources, "Registry", "sources"))
         if not isinstance(environ, (Mapping, type(None))):
-            raise RequestError(f"Registry: environ is a mapping such as os.environ, not {short_repr(environ)}")
+            raise RequestError(f"Registry: environ must be a mapping such as os.environ, got {short_repr(environ)}")
         self._seen = {(source.name, source.package): source.version for source in self._installed}
         self._environ = os.environ if environ is None else environ
         self._priorities = checked_priorities({} if priorities is None else priorities, "Registry(priorities=)")
@@ -103,27 +103,27 @@ class Registry:
 
     @property
     def strict(self) -> bool:
-        """Whether a broken plugin raises instead of being set aside (``TILECOPY_STRICT=1``)."""
+        """True if a broken plugin raises an error instead of being set aside (``TILECOPY_STRICT=1``)."""
         return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
 
     def plugins(self) -> list[Plugin]:
-        """Every plugin and its status, by the priority that counts (higher first), then name; the ones that are not ready come last.
+        """Return all plugins with their statuses, sorted by effective priority (highest first) and name; plugins that are not ready come last.
 
-        Raises PluginError where an environment list names what is not installed, or where with ``TILECOPY_STRICT`` set a
-        plugin is broken or a name is taken twice.
+        Raises PluginError if an environment variable names a variant that is not installed, or if ``TILECOPY_STRICT`` is
+        set and a plugin is broken or two have one name.
         """
         plugins = self.table().plugins
         values = {plugin.name: self.priority_of(plugin).value for plugin in plugins if plugin.variant is not None}
         return sorted(plugins, key=lambda p: (p.variant is None, -values[p.name] if p.variant else 0, p.name))
 
     def priority_of(self, plugin: Plugin, answered: int | None = None) -> Priority:
-        """Return the priority that counts for a variant, and what set it.
+        """Return the effective priority of a variant, and what set it.
 
-        The user's own comes first: of :func:`priorities`, of this registry, of ``TILECOPY_PRIORITY``. Then comes ``answered``, what
-        its predicate said, then its record's.
+        The user's priority comes first: of :func:`priorities`, of this registry, of ``TILECOPY_PRIORITY``. Next is ``answered``,
+        the priority that its predicate returned, and last that of its record.
 
         Raises:
-            PluginError: :func:`priorities` names what is not installed.
+            PluginError: :func:`priorities` names a variant that is not installed.
         """
         table, here = self.table(), current_priorities()
         if here:
@@ -135,13 +135,13 @@ class Registry:
         return Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
-        """What :meth:`plugins` gives, made once for each state of the environment; raises the same."""
+        """Return the table of plugins, built once for each state of the environment; it raises the errors of :meth:`plugins`."""
         table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
         with LOCK:
             if self._loading:
-                raise PluginError("a plugin asked for the installed variants while it was being imported")
+                raise PluginError("a plugin must not use the registry while it is being imported")
             kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
             sources = [*kept, *self._registered.values()]
             claims: dict[str, list[Source]] = {}
@@ -169,11 +169,11 @@ class Registry:
             return table
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
-        """The variants that the environment leaves out, and which variable does."""
+        """Return the variants that an environment variable disables, each with the reason."""
         reasons: dict[str, str] = {}
         for variable in ("TILECOPY_DISABLE", "TILECOPY_ONLY"):
             if not (text := self._environ.get(variable, "").strip()):
-                continue  # set to nothing, as CI does for what is not set
+                continue  # CI sets a variable to nothing where it is not wanted
             listed = {name.strip() for name in text.split(",")} - {""}
             self._check_named(variable, listed, names)
             left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
@@ -183,10 +183,10 @@ class Registry:
     def _check_named(self, where: str, listed: Iterable[str], names: set[str]) -> None:
         for name in sorted(name for name in listed if name not in names and name not in known_variants()):
             hint = did_you_mean(name, names | set(known_variants()))
-            raise PluginError(f"{where} names {name!r}, and no such variant is installed{hint}")
+            raise PluginError(f"{where} names {name!r}, but no variant of that name is installed{hint}")
 
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
-        """What became of a source; decided without importing it where that can be."""
+        """Return the plugin of a source with its status; import it only if that is needed."""
         if source.incompatible:
             return Plugin(source, "incompatible", source.incompatible)
         if source.name in disabled:
@@ -209,15 +209,21 @@ class Registry:
             observes = variant is None and getattr(plugin, "observer", False) is True
             if variant is not None:
                 if not isinstance(variant, Variant):
-                    raise PluginError(f"its attribute 'variant' is {short_repr(variant)}, not a tilecopy_core.Variant")
+                    raise PluginError(
+                        f"its attribute 'variant' must be a tilecopy_core.Variant, got {short_repr(variant)}"
+                    )
                 if variant.name != source.name:
-                    raise PluginError(f"its record is named {variant.name!r}, its entry point {source.name!r}")
+                    raise PluginError(
+                        f"its record has the name {variant.name!r}, but its entry point has {source.name!r}"
+                    )
                 if why := variant.why_unusable():
                     raise PluginError(why)
             hooks = hooks_of(plugin, self._manager, source.name)
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
-                raise PluginError("it is an observer, and its tilecopy_emit takes ptx, through which it could write")
+                raise PluginError(
+                    "it is an observer, so its tilecopy_emit must not take ptx, through which it could write"
+                )
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -231,9 +237,9 @@ class Registry:
             self._warned.add(key)  # not where a filter makes an error of it: every copy that is affected raises it
 
     def refresh(self) -> bool:
-        """Look once more at what is installed, as after ``pip install`` in a notebook; return whether a plugin was added.
+        """Discover plugins again, for example after ``pip install`` in a notebook, and return whether one was added.
 
-        A plugin of a package of which this process has found another version cannot be used before the process is restarted.
+        If this process has already seen another version of a plugin's package, it must be restarted to use the plugin.
         """
         if not self._discovers:
             return False
@@ -245,7 +251,7 @@ class Registry:
                 self._seen[source.name, source.package] = source.version
                 before = versions.get(source.package, source.version)
                 if before != source.version:
-                    why = f"{source.owner} was installed after this process found version {before}: restart the process"
+                    why = f"{source.owner} was installed while this process used version {before}: restart the process"
                     source = attrs.evolve(source, incompatible=why)  # noqa: PLW2901
                 self._installed.append(source)
             if added:
@@ -255,22 +261,24 @@ class Registry:
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
         """Add a plugin object of this process (for tests, notebooks and tracing wrappers).
 
-        A name that was registered before, or that a third party's package has, is replaced by it until
-        :meth:`unregister`. An argument of another kind is a RequestError, the name of an installed first-party variant a PluginError.
+        It replaces a registered plugin, or one of a third party's package, of the same name until :meth:`unregister`. Raises
+        RequestError for an argument of another type and PluginError for the name of an installed first-party variant.
         """
         for parameter, value in (("name", name), ("package", package), ("version", version)):
             if not isinstance(value, str) or not value.strip():
-                raise RequestError(f"Registry.register: {parameter} is a text, not {short_repr(value)}")
+                raise RequestError(
+                    f"Registry.register: {parameter} must be a non-empty string, got {short_repr(value)}"
+                )
         with LOCK:
             for owner in [s.owner for s in self._installed if s.name == name and _first_party(s)]:
-                raise PluginError(f"the name {name!r} is that of {owner}; register the plugin under another one")
+                raise PluginError(f"the name {name!r} belongs to {owner}; register the plugin under another name")
             if name in self._registered:
                 self._loaded.pop(self._registered[name], None)
             self._registered[name] = Source(name, package, version, lambda: plugin)
             self._table = None
 
     def unregister(self, name: str) -> None:
-        """Remove what :meth:`register` added, else the installed plugin of that name, from this registry; PluginError where there is none."""
+        """Remove a registered plugin, else the installed plugin of that name. Raises PluginError if there is none."""
         with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)
@@ -278,15 +286,15 @@ class Registry:
                 self._installed = [source for source in self._installed if source.name != name]
             else:
                 names = {source.name for source in self._installed} | set(self._registered)
-                raise PluginError(f"unregister: no plugin is named {short_repr(name)}{did_you_mean(name, names)}")
+                raise PluginError(f"unregister: no plugin has the name {short_repr(name)}{did_you_mean(name, names)}")
             self._table = None
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
-        """Call one hook of one variant; wrappers registered by others run around it.
+        """Call one hook of one variant, with the wrappers around it, and return its result.
 
-        What the variant's hook raises stands, whatever a wrapper makes of it. A wrapper that raises, or gives back what
-        the hook may not answer, is set aside, and the variant's own answer counts; where it wrote instructions, or
-        ``TILECOPY_STRICT`` is set, that is a WrapperError.
+        An exception of the variant's hook is raised even if a wrapper catches it. A wrapper that raises, or returns a result
+        that is not allowed, is set aside, and the variant's own result is used; if the wrapper wrote instructions, or
+        ``TILECOPY_STRICT`` is set, WrapperError is raised.
         """
         table = self._table or self.table()
         if plugin.variant is not None:
@@ -298,7 +306,7 @@ class Registry:
         return getattr(manager.hook, hook)(**arguments)
 
     def _report_seconds(self, plugin: Plugin, hook: str, seconds: float) -> None:
-        """Name a plugin whose hook was slow."""
+        """Warn of a plugin whose hook was slow."""
         if seconds > SLOW_SECONDS[hook]:
             what = f"{hook} took {seconds:.1f} s of CPU time for one copy; {plugin.source.advice}"
             kind = "wrapper" if plugin.variant is None else "variant"
@@ -307,7 +315,7 @@ class Registry:
 
     def _set_aside(self, call: WrapperCall) -> None:
         wrapper = call.wrapper
-        reason = f"{wrapper.source.owner} is faulty: its wrapper of {call.hook} {call.fault}; {wrapper.source.advice}"
+        reason = f"{wrapper.source.owner} is faulty: its {call.hook} wrapper {call.fault}; {wrapper.source.advice}"
         if self.strict or call.wrote:
             raise WrapperError(f"wrapper {wrapper.name}: {reason}") from call.cause
         with LOCK:
@@ -319,14 +327,14 @@ class Registry:
         warn_outside(f"wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
-        """Say once that a hook of a variant failed: the copy goes to the next variant."""
-        self._warn_once((plugin, hook), f"variant {plugin.name} is passed over for a copy: {fault}")
+        """Warn once that a hook of a variant failed and the copy goes to the next variant."""
+        self._warn_once((plugin, hook), f"variant {plugin.name} was skipped for a copy: {fault}")
 
     def advise(self, kind: str, advice: str, where: str = "") -> None:
-        """Say once for each kind of advice, in one line, what of a copy is likely a mistake (once a process, of the installed variants).
+        """Warn of a likely mistake in a copy, once per kind of advice.
 
-        Where a filter makes an error of it, every such copy raises it. ``where`` is the ``file:line`` that it is about, by
-        default the first caller outside this package.
+        If a warnings filter turns it into an error, every such copy raises it. ``where`` is its ``file:line``, by default that of
+        the first caller outside this package.
         """
         if ("advice", kind) not in self._warned:
             warn_outside(advice, PerformanceWarning, where)
@@ -339,13 +347,13 @@ def _first_party(source: Source) -> bool:
 
 
 def _clash(source: Source, claimants: list[Source]) -> str:
-    """Why a source may not have its name, or "": a first-party variant keeps its own, else nobody has it."""
+    """Return why a source cannot have its name, or "". A first-party variant keeps a name that others claim, too."""
     if len(claimants) < 2 or _first_party(source):
         return ""
     for rival in claimants:
         if _first_party(rival):
             return (
-                f"{source.owner} claims the name {source.name!r}, which is that of {rival.owner}; "
+                f"{source.owner} claims the name {source.name!r}, which belongs to {rival.owner}; "
                 f"pip uninstall {source.package}, or ask its author for another name"
             )
     owners = " and by ".join(sorted(claimant.owner for claimant in claimants))
@@ -353,32 +361,32 @@ def _clash(source: Source, claimants: list[Source]) -> str:
 
 
 def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
-    """The wrappers of a hook, the outermost first: by what they ask of pluggy (``tryfirst``, ``trylast``), then by name."""
+    """Return the wrappers of a hook, the outermost first: sorted by ``tryfirst`` and ``trylast``, then by name."""
     wrappers = [plugin for plugin in plugins if plugin.status == "wrapper" and hook in plugin.hooks]
     return tuple(sorted(wrappers, key=lambda each: (each.hooks[hook].trylast, not each.hooks[hook].tryfirst)))
 
 
 def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
-    """Demand, else raise PluginError, that a plugin implements all hooks of a variant, or wraps some."""
+    """Raise PluginError unless a plugin implements all hooks of a variant, or only wraps some."""
     if old := sorted(name for name, impl in hooks.items() if impl.hookwrapper):
-        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; write @hookimpl(wrapper=True)")
+        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; use @hookimpl(wrapper=True)")
     wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
     if wrapper:
         if not wrapping or len(wrapping) < len(hooks):
-            raise PluginError("it has no attribute 'variant' (a tilecopy_core.Variant)")
+            raise PluginError("it must have an attribute 'variant' (a tilecopy_core.Variant)")
         return
     if missing := sorted(set(HOOKS) - set(hooks)):
-        raise PluginError(f"it does not implement {', '.join(missing)}")
+        raise PluginError(f"it must implement {', '.join(missing)}")
     if DISPATCH in hooks:
-        raise PluginError(f"it implements {DISPATCH}, which is the core's own; a plugin without a record may wrap it")
+        raise PluginError(f"only the core implements {DISPATCH}; a plugin without a record may wrap it")
     if wrapping:
-        raise PluginError(f"it wraps {', '.join(wrapping)} where a variant implements it")
+        raise PluginError(f"it has a record, so it must implement {', '.join(wrapping)} without wrapper=True")
 
 
 _of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
-    """The registry of this process, made at the first call: the one global state of tilecopy."""
+    """Return the registry of this process, created at the first call; it is tilecopy's only global state."""
     with LOCK:
         return _of_this_process()

@@ -1,4 +1,4 @@
-"""Names of ``tilecopy_core.plugin`` and arguments of its records in version 0.1, and what to write since 0.2 (docs/from_0_1_to_0_2.md)."""
+"""Names of ``tilecopy_core.plugin`` and arguments of its records in version 0.1, and those that replace them (docs/from_0_1_to_0_2.md)."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ RENAMED: Mapping[str, str] = MappingProxyType(
 
 
 def needed_change(*names: str) -> str:
-    """Return, for a message, what to write in place of names of 0.1."""
+    """Return a phrase for a message that says what replaces names of 0.1."""
     changes = ", ".join(f"{name} is now {RENAMED[name]}" for name in names)
     return f"needs tilecopy-core 0.2: {changes} (docs/from_0_1_to_0_2.md)"

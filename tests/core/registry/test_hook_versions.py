@@ -68,7 +68,11 @@ def test_a_package_for_several_hook_versions_is_taken_at_the_best(core_of_v2: Pa
     ("group", "requires", "install_what"),
     [
         ("v3", "tilecopy-core", "pip install --upgrade tilecopy-core"),
-        ("v3", "tilecopy-core>=99", "pip install --upgrade tilecopy-core (it requires tilecopy-core>=99; this is"),
+        (
+            "v3",
+            "tilecopy-core>=99",
+            "pip install --upgrade tilecopy-core (it requires tilecopy-core>=99, but tilecopy-core",
+        ),
         ("v0", "tilecopy-core", "pip install --upgrade acme-plugin"),
     ],
 )
@@ -79,7 +83,7 @@ def test_another_hook_version_is_declined_with_what_to_install(
     (core_of_v2 / "never_imported.py").write_text("raise AssertionError('imported')")
     (plugin,) = tc.Registry(environ={}).plugins()
     assert plugin.status == "incompatible"
-    made = f"made for the hook API tilecopy.variants.{group}; this core has tilecopy.variants.v2: "
+    made = f"it was made for the hook API tilecopy.variants.{group}, but this core has tilecopy.variants.v2: "
     assert plugin.reason.startswith(made + install_what)
     with pytest.raises(tc.NoVariantError, match=mentions("--upgrade")):
         plan(tc.Registry(environ={}))

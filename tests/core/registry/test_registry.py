@@ -156,13 +156,13 @@ def test_a_variant_may_still_decline_in_partition() -> None:
     ("plugin", "reason"),
     [
         (ImportError("no module named acme_rt"), "acme-bad 1.0 failed to load: ImportError: no module named acme_rt"),
-        (SimpleNamespace(), "no attribute 'variant'"),
-        (SimpleNamespace(variant="bad"), "not a tilecopy_core.Variant"),
-        (variant("other"), "its record is named 'other', its entry point 'bad'"),
+        (SimpleNamespace(), "must have an attribute 'variant'"),
+        (SimpleNamespace(variant="bad"), "must be a tilecopy_core.Variant"),
+        (variant("other"), "its record has the name 'other', but its entry point has 'bad'"),
         (variant("bad", op="move"), "op 'move'"),
         (
             SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit),
-            "does not implement tilecopy_partition, tilecopy_predicate",
+            "must implement tilecopy_partition, tilecopy_predicate",
         ),
     ],
 )
@@ -192,7 +192,7 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
     assert chosen.variant == "good"
     assert chosen.declined["bad"] == (
         f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops; "
-        "TILECOPY_DISABLE=bad leaves it out, pip uninstall acme-bad removes it"
+        "TILECOPY_DISABLE=bad disables it, pip uninstall acme-bad removes it"
     )
     assert plan(found).variant == "good"  # said once
     with pytest.raises(tc.PluginError, match="oops"):
@@ -216,7 +216,7 @@ def test_an_exception_in_emit_names_the_variant() -> None:
 
 
 def test_an_answer_that_is_no_verdict_is_a_fault() -> None:
-    for verdict, text in ((3, "3"), (True, "True"), ("x" * 999, "xxx...,")):
+    for verdict, text in ((3, "3"), (True, "True"), ("x" * 999, "xxx...;")):
         sources = (source("bad", variant("bad", verdict=verdict)), source("good", variant("good")))
         with pytest.warns(PluginWarning, match=mentions("acme-bad", "1.0")):
             chosen = plan(registry(*sources))
@@ -260,7 +260,7 @@ def test_another_hook_api_is_not_loaded_and_says_so() -> None:
         "acme-old",
         "3.0",
         lambda: pytest.fail("loaded"),
-        "made for the hook API tilecopy.variants.v0; this core has v1",
+        "it was made for the hook API tilecopy.variants.v0, but this core has v1",
     )
     chosen = plan(registry(old, source("good", variant("good"))))
     assert "made for the hook API" in chosen.declined["old"]
