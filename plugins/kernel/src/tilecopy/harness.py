@@ -1,7 +1,7 @@
-"""The smallest kernel around one copy: it fills both memories, issues the copy, completes it, and shows the destination.
+"""The harness of a copy, the smallest kernel around it: it fills both memories, copies, waits, and stores the destination.
 
-The conformance kit and the pictures run their copies in it. ``tilecopy ptx`` writes its copy alone, and the costs take from here
-what stands for options that only a kernel has. How a copy completes is one row of :data:`COMPLETIONS`.
+The conformance kit and the pictures run their copies in it. ``tilecopy ptx`` writes only the copy. The costs use its placeholders
+for options that only a kernel has. :data:`COMPLETIONS` has a row of steps for each completion.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 TMEM_LANES = 128
-"""Lanes of tensor memory; a column of one has 32 bits."""
+"""The lanes of tensor memory. A column of a lane has 32 bits."""
 _MAX_FRAGMENT_BYTES = 1 << 16
-"""Far above the 255 registers of 4 bytes that a thread has, and little enough to be written down."""
+"""The limit of a fragment: far above the 255 registers of a thread, and small enough to emit."""
 
 
 @attrs.frozen
 class Step:
-    """One thing that the caller of a copy does to complete it.
+    """One step by which the caller of a copy completes it.
 
     Attributes:
-        name: what a report calls it.
+        name: the name in reports.
         when: ``before`` the copy or ``after`` it.
-        who: ``all`` threads, or the ``issuer`` alone, in its block.
-        write: records it in the kernel of a harness.
-        spaces: destinations for which it is done.
+        who: ``all`` threads, or only the ``issuer``.
+        write: the function that records the step in a harness.
+        spaces: the state spaces of destinations that need the step.
     """
 
     name: str = attrs.field(validator=TEXT)
@@ -89,16 +89,16 @@ COMPLETIONS: dict[str, tuple[Step, ...]] = {
         BARRIER,
     ),
 }
-"""The steps of each completion, in order. The words are those of :attr:`tilecopy_core.Variant.completion`."""
+"""The steps of each completion, in order. The keys are those of :attr:`tilecopy_core.Variant.completion`."""
 OPTIONS: dict[str, Callable[[Any], Any]] = {
     "mbar": lambda harness: harness.barrier[0],
     "remote_cta_id": lambda harness: (harness.rank + 1) % harness.copy.cluster,
 }
-"""How a harness makes the options that only a kernel has, by name."""
+"""Name of an option that only a kernel has -> function that creates it from a harness."""
 
 
 def stand_ins(record: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values, where there is no kernel, for the options that a variant requires and ``options`` lacks: an mbarrier, or 0."""
+    """Return placeholders for the options that a variant requires and ``options`` lacks: an mbarrier, or 0."""
     missing = [option for option in record.options if option.required and options.get(option.name) is None]
     return {option.name: _stand_in(option) for option in missing}
 
@@ -111,11 +111,11 @@ def _stand_in(option: Option) -> Any:
         return barrier
     if int in option.types:
         return 0
-    raise RequestError(f"option {option.name} is {option.meaning}; without it there are no instructions to count")
+    raise RequestError(f"option {option.name} is required to count instructions: pass {option.meaning}")
 
 
 def declare(kernel: KernelBuilder, region: Region) -> Region:
-    """Return the same region of a buffer that is a parameter of a kernel, or its own."""
+    """Return the same region of a new buffer that is declared in a kernel, as a parameter or as shared or local memory."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
@@ -137,27 +137,27 @@ def declare(kernel: KernelBuilder, region: Region) -> Region:
 
 
 def element_storage(bits: int) -> tuple[str, int]:
-    """Return the integer type that holds an element's bytes, and how many of them the element takes."""
+    """Return the integer type of the words that hold an element, and the number of words."""
     return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
 
 
 @frozen
 class HarnessCopy:
-    """The copy of a harness.
+    """A frozen record of the copy of a harness.
 
     Attributes:
-        variant: the record of who lowers it; None where the dispatch chooses.
+        variant: the record of the variant that lowers it, or None if the dispatch chooses.
         op: ``copy`` or ``copy_async``.
         scope: the kind of its scope.
-        options: those that are given.
+        options: the options that do not depend on the kernel.
         target: the architecture.
-        outside: as :func:`tilecopy.plan` takes it.
-        issued_by_one: thread 0 alone issues it.
-        nbytes: bytes that arrive at a CTA in one iteration.
-        iterations: how often it is done.
-        cluster: CTAs of a cluster.
-        cta_group: CTAs that share tensor memory.
-        receivers: the ranks of the CTAs that a multicast arrives at.
+        outside: the fill of elements outside, see :func:`tilecopy.plan`.
+        issued_by_one: True if only thread 0 issues it.
+        nbytes: the bytes that arrive at a CTA in one iteration.
+        iterations: the number of times that the copy is done.
+        cluster: the number of CTAs of a cluster.
+        cta_group: the number of CTAs that share tensor memory.
+        receivers: the ranks of the CTAs that receive a multicast.
     """
 
     variant: Variant | None
@@ -176,15 +176,15 @@ class HarnessCopy:
 
 @frozen
 class HarnessMemory:
-    """The memory of one side of the copy.
+    """A frozen record of the memory of one side of the copy.
 
     Attributes:
-        array: of the caller. Of a memory of an SM it holds a row per CTA: ``[cta, word]``, ``[cta, thread, register]`` or
+        array: the caller's array. For memory of an SM it has a row per CTA: ``[cta, word]``, ``[cta, thread, register]`` or
             ``[cta, lane, column]``.
-        words: the words of the array in the memory, which of global memory is the array itself; None of tensor memory.
-        buffer: what the copy names.
-        columns: of the allocation in tensor memory.
-        low_halves: of tensor memory, elements are the lower 16 bits of each column.
+        words: the memory as words: for global memory the array itself, for tensor memory None.
+        buffer: the buffer in the copy.
+        columns: the number of allocated columns of tensor memory.
+        low_halves: True if the elements are the lower 16 bits of each column of tensor memory.
     """
 
     array: Buffer
@@ -195,21 +195,21 @@ class HarnessMemory:
 
 
 class Harness:
-    """A kernel in the making around one copy.
+    """A kernel under construction around one copy.
 
     A subclass sets ``memories``, ``regions`` and ``mbarrier``.
 
     Attributes:
         kernel: the builder.
-        copy: what is copied.
-        steps: what completes it.
-        makers: by name, what makes the options that only a kernel has.
+        copy: the record of the copy.
+        steps: the steps that complete it.
+        makers: name of an option that only a kernel has -> function that creates it.
         rank: the CTA's rank in its cluster.
         turn: the index of the loop around the copy, or 0.
         cta: the CTA's row in the callers' arrays.
-        memories: those of ``src`` and ``dst``.
-        regions: the boxes of both, where they are the same in each iteration.
-        mbarrier: what the copy's option ``mbar`` names; None where nothing needs it.
+        memories: the memories of ``src`` and ``dst``.
+        regions: the boxes of both, if they are the same in each iteration.
+        mbarrier: the barrier for the copy's option ``mbar``, or None if it is not needed.
     """
 
     def __init__(
@@ -240,10 +240,10 @@ class Harness:
 
     @property
     def barrier(self) -> Mbarrier:
-        """The mbarrier that the copy's option ``mbar`` names."""
+        """The mbarrier for the copy's option ``mbar``."""
         if self.mbarrier is None:
             raise RequestError(
-                f"{type(self).__name__}: the kernel has no mbarrier: the copy's variant has no option mbar, and does not complete on one"
+                f"{type(self).__name__}: the kernel has no mbarrier, because the copy's variant has no option mbar and does not need one"
             )
         return self.mbarrier
 
@@ -253,15 +253,15 @@ class Harness:
         return self.copy.cluster > 1
 
     def synchronize(self) -> None:
-        """Write a barrier of the CTA, or of the cluster where there is one."""
+        """Write a barrier of the CTA, or of the cluster if the kernel has clusters."""
         self.kernel.cluster_sync() if self.has_cluster else self.kernel.cta_sync()
 
     def commit_tensor(self) -> None:
-        """Write a ``tcgen05.commit`` on the mbarrier, of the copy's CTAs."""
+        """Write a ``tcgen05.commit`` to the mbarrier, for the CTAs of the copy."""
         self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.copy.cta_group)
 
     def wait(self) -> None:
-        """Wait for this turn's phase of the mbarrier; of a pair of CTAs the first waits, and the other for that one."""
+        """Write a wait for this iteration's phase of the mbarrier. In a pair of CTAs, the second waits for the first."""
         phase = self.turn % 2
         if self.copy.receivers:
             with self._receiving():
@@ -274,13 +274,13 @@ class Harness:
             self.synchronize()
 
     def expect_bytes(self) -> None:
-        """Write ``arrive_expect_tx`` of all bytes that arrive at this CTA in one turn, by one thread."""
+        """Write an ``arrive_expect_tx`` by one thread, for all bytes that arrive at this CTA in one iteration."""
         by_one = nullcontext() if self.copy.issued_by_one else self.kernel.if_(self.kernel.thread_id() == 0)
         with by_one, self._receiving():
             self.barrier.arrive_expect_tx(self.copy.nbytes)
 
     def _receiving(self) -> AbstractContextManager[Any]:
-        """Return a block for the CTAs that a multicast arrives at."""
+        """Return a block for the CTAs that receive a multicast."""
         ranks = self.copy.receivers
         return self.kernel.if_(reduce(or_, [self.rank == rank for rank in ranks])) if ranks else nullcontext()
 
@@ -291,7 +291,7 @@ class Harness:
         return self.regions[side]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy: those that are given, and those that only a kernel has."""
+        """Return the options of the copy, with those that only a kernel has."""
         options = dict(self.copy.options)
         for option in self.copy.variant.options if self.copy.variant is not None else ():
             if option.name in self.makers and option.name not in options:
@@ -320,7 +320,7 @@ class Harness:
                 step.write(self)
 
     def _complete(self) -> None:
-        """Write one iteration: the copy, with what completes it."""
+        """Write one iteration: the copy and the steps that complete it."""
         self._order()
         with self.issuing():
             self._write_steps("before", "issuer")
@@ -330,7 +330,7 @@ class Harness:
         self._write_steps("after", "all")
 
     def _order(self) -> None:
-        """Write a barrier, between the fences of tensor memory where an operand lies there."""
+        """Write a barrier, between tcgen05 fences if an operand is in tensor memory."""
         if self._tensor is not None:
             self.kernel.tcgen05_fence_before()
         self.synchronize()
@@ -341,11 +341,11 @@ class Harness:
 
     @property
     def _tensor(self) -> HarnessMemory | None:
-        """The operand in tensor memory, where one is."""
+        """The operand in tensor memory, or None."""
         return next((memory for memory in self.memories.values() if memory.words is None), None)
 
     def body(self) -> None:
-        """Write all that a CTA does."""
+        """Write the body of the kernel."""
         k, tensor, copy = self.kernel, self._tensor, self.copy
         if self.mbarrier is not None:
             with k.if_(k.thread_id() == 0):
@@ -391,11 +391,11 @@ class Harness:
         return nullcontext()
 
     def _columns_filled(self, side: str) -> Sequence[int]:
-        """Return the first of each four columns of tensor memory that are filled."""
+        """Return the columns of tensor memory at which a filled group of four begins."""
         return range(0, self.memories[side].columns, 4)
 
     def _move(self, side: str, *, fills: bool) -> None:
-        """Write the caller's bytes to a memory of the SM, or what it holds back to the caller's array."""
+        """Write code that fills a memory of the SM from the caller's array, or stores it back there."""
         k, memory = self.kernel, self.memories[side]
         array, words = memory.array, memory.words
 
@@ -427,9 +427,9 @@ class Harness:
 
 
 def _columns_text(kind: Literal["st", "ld"], columns: Sequence[int], *, low_halves: bool) -> str:
-    """Return the PTX that moves four columns from each of some on, for :meth:`KernelBuilder.inline_ptx`.
+    """Return PTX that moves groups of four columns, for :meth:`KernelBuilder.inline_ptx`.
 
-    The warp's part of tensor memory lies at ``{0}``, the columns of the array at ``{1}`` and so on.
+    ``{0}`` is the address of the warp's part of tensor memory. ``{1}`` and later fields are columns of the array.
     """
     shape = f"x2.{'un' * (kind == 'st')}pack::16b" if low_halves else "x4"
     opcode = f"tcgen05.{kind}.sync.aligned.32x32b.{shape}.b32"
@@ -445,7 +445,7 @@ def _columns_text(kind: Literal["st", "ld"], columns: Sequence[int], *, low_halv
             moves.append(f"{opcode} [{{0}}+{column}], {registers};")
         else:
             moves.append(f"{opcode} {registers}, [{{0}}+{column}];")
-            if low_halves:  # what stands in the array between the elements stays
+            if low_halves:  # keep the bits between the elements in the array
                 shows.append(f"ld.global.v4.b32 {{{{o0, o1, o2, o3}}}}, {{{number}}};")
                 shows += [f"prmt.b32 {whole[i]}, {whole[i // 2]}, o{i}, 0x76{(10, 32)[i % 2]};" for i in (3, 2, 1, 0)]
             shows.append(f"st.global.v4.b32 {{{number}}}, {words};")

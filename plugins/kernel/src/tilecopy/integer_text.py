@@ -1,4 +1,4 @@
-"""Symbolic integers as text of C++ and Python, and back from the latter."""
+"""Functions that write symbolic integers as C++ and Python expressions, and read the latter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilecopy_core.integers import OPERATIONS, Atom, Int, Symbol, constant_of, i
 
 
 def symbols_in_order(value: Int) -> Iterator[Symbol]:
-    """Symbols as they are read from left to right; some come several times."""
+    """Yield the symbols of an integer from left to right. A symbol may come several times."""
     for atom, _ in terms_of(value):
         if isinstance(atom, Symbol):
             yield atom
@@ -22,25 +22,25 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
 
 
 def unique_name(stem: str, taken: Container[str], separator: str = "_") -> str:
-    """Return ``stem``, or ``stem`` with the lowest number from 2 on, whichever is the first name that is not taken."""
+    """Return ``stem`` if it is not taken, else ``stem`` with the lowest number from 2 that gives a free name."""
     candidates = chain([stem], (f"{stem}{separator}{number}" for number in count(2)))
     return next(name for name in candidates if name not in taken)
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
-    """C++ of 64 bits: quotients and remainders by ``tilecopy::quotient`` and ``tilecopy::remainder``, which round down.
+    """Return an integer as a C++ expression of 64 bits.
 
-    The lesser of two is ``tilecopy::lesser``.
+    ``tilecopy::quotient`` and ``tilecopy::remainder`` round down. The smaller of two integers is ``tilecopy::lesser``.
 
     Args:
-        value: what is written.
-        name_of: the variable of a symbol.
+        value: the integer.
+        name_of: returns the name of a symbol's variable.
     """
     return _format(value, lambda found: f"(int64_t){name_of(found)}", lambda op: OPERATIONS[op].cpp)
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
-    """Python, in which ``//`` and ``%`` round down; :func:`read` reads it."""
+    """Return an integer as a Python expression, which :func:`read` reads."""
     return _format(value, name_of, lambda op: f"{op}({{}}, {{}})" if op in _FUNCTIONS else f"({{}} {op} {{}})")
 
 
@@ -73,11 +73,11 @@ _OPERATORS |= {
 
 
 def read(text: str | int, names: Mapping[str, Int]) -> Int:
-    """Return the integer of a text of :func:`as_python`.
+    """Return the integer that an expression of :func:`as_python` means.
 
     Args:
-        text: an expression, or a plain integer as it is.
-        names: what each name in it is.
+        text: an expression, or a plain integer.
+        names: name in the expression -> integer.
 
     Raises:
         RequestError: the text is not such an expression.
@@ -85,14 +85,14 @@ def read(text: str | int, names: Mapping[str, Int]) -> Int:
     if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):
-        raise RequestError(f"{text!r} is neither an integer nor an expression of integers")
+        raise RequestError(f"expression must be an integer or a string, got {text!r}")
     try:
         numbered = {name: f"_{number}" for number, name in enumerate(names)}  # a size may be called lambda, or min
         plain = _WORD.sub(lambda word: numbered[word[0]], text)
         return _value(ast.parse(plain, mode="eval").body, {numbered[name]: value for name, value in names.items()})
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError) as error:
         raise RequestError(
-            f"{text[:200]!r} is not an expression of integers and {', '.join(names) or 'no names'}"
+            f"{text[:200]!r} must be an expression of integers and these names: {', '.join(names) or 'none'}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The arguments of a launch: arrays of any framework seen as facts, and all of them bound to the parameters."""
+"""The arguments of a launch: views of arrays of any framework, and the binding of arguments to parameters."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..validators import FUNCTION
 from .streams import current_stream, exported_stream, framework_of
 
 View = Callable[[str, Any], ArrayView]
-"""How an executor sees an array: where it is passed (for messages) and the array, to its facts."""
+"""A function of an executor that returns the view of an array; its first argument names the array in messages."""
 
 LOWEST_ADDRESS = 1 << 32
-"""Addresses of GPU memory are not below it. torch reports the offset of a tensor in its storage as the address if the storage was freed,
-so calls that skip the checks of an earlier call go through all of them below it."""
+"""The lowest address of GPU memory. If a tensor's storage was freed, torch reports the offset in the storage as the address. So a
+prepared call with an address below this one makes all checks again."""
 _DLPACK_CODE_BYTES = 20
-"""Bytes before the code of the dtype in a DLTensor: its address, device and number of dimensions."""
+"""The bytes before the dtype's code in a DLTensor: the address, device and number of dimensions."""
 _DLPACK_FLOAT8 = {
     8: "float8_e4m3",
     10: "float8_e4m3fn",
@@ -37,24 +37,24 @@ _DLPACK_FLOAT8 = {
     13: "float8_e5m2fnuz",
     14: "float8_e8m0fnu",
 }
-"""Dtypes of ml_dtypes by DLPack's codes (dlpack.h, kDLFloat8_...)."""
+"""DLPack's dtype code (dlpack.h, kDLFloat8_...) -> name of the dtype in ml_dtypes."""
 _HOST = 1
-"""DLPack's number of host memory (dlpack.h, kDLCPU)."""
+"""DLPack's device type of host memory (dlpack.h, kDLCPU)."""
 _GPU = (2, 13)
-"""DLPack's numbers of memory that a GPU addresses: kDLCUDA and kDLCUDAManaged."""
+"""DLPack's device types of memory that a GPU can address: kDLCUDA and kDLCUDAManaged."""
 
 
 def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
-    """Bind arguments to the parameters of a kernel, and check everything that was declared of them.
+    """Bind arguments to the parameters of a kernel, and check them against the declarations.
 
     Args:
-        kernel: what is launched.
-        arguments: one for each parameter that takes one.
-        grid: as given at the launch.
-        view: how this executor sees an array.
+        kernel: the kernel that is launched.
+        arguments: an argument for each parameter that takes one.
+        grid: the grid of the launch, or None.
+        view: the executor's function that returns the view of an array.
 
     Raises:
-        LaunchError: wrong number, an argument that is not what its parameter declares, or a region that leaves its array.
+        LaunchError: the number of arguments is wrong, an argument does not fit its parameter, or a region leaves its array.
     """
     passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
     if len(arguments) != len(passed):
@@ -84,33 +84,33 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """Return the facts of an array of NumPy, torch, CuPy, JAX, or another framework with one of their protocols.
+    """Return the view of an array: of NumPy, torch, CuPy, JAX, or another framework with DLPack or a CUDA array interface.
 
     Args:
-        where: kernel and argument, for messages.
+        where: the kernel and the argument, for messages.
         argument: the array.
-        device_of: the GPU of a device address, where the array does not say it.
+        device_of: returns the GPU of a device address. It is called if the array does not have that.
 
     Raises:
-        LaunchError: it is not an array, or one whose memory does not hold its elements as they are.
+        LaunchError: the argument is not an array, or its memory does not hold its elements.
     """
     facts = _facts(where, argument, device_of)
     if not facts.pointer and 0 not in facts.shape:
         raise LaunchError(
-            f"{where}: a {type(argument).__name__} of shape {facts.shape} at address 0: its memory was freed, or it is a wrapper "
-            "without memory; pass an array that has memory"
+            f"{where}: the {type(argument).__name__} of shape {facts.shape} has the address 0, because its memory was freed or it is a "
+            "wrapper without memory; pass an array that has memory"
         )
     return facts
 
 
 def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """Return the facts of an array by the first protocol that it has."""
+    """Return the view of an array by the first protocol that it supports."""
     if isinstance(argument, np.ndarray):
         return numpy_facts(where, argument)
     if framework_of(type(argument)) == "jax":
         if type(argument).__name__.endswith("Tracer"):
             raise LaunchError(
-                f"{where}: a transform of JAX such as jax.jit traces the call, and a tracer has no elements; call the kernel outside of it"
+                f"{where}: the argument is a tracer of a JAX transform such as jax.jit and has no elements; call the kernel outside of it"
             )
         if attribute(argument, "is_deleted") and argument.is_deleted():
             raise LaunchError(f"{where}: the JAX array was deleted or donated; pass one that still has memory")
@@ -118,13 +118,13 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayV
         return _tensor_facts(where, argument)
     try:
         interface = argument.__cuda_array_interface__
-    except Exception:  # frameworks raise their own when they cannot describe a dtype, or a host array
+    except Exception:  # frameworks raise their own errors for a dtype or a host array that they cannot describe
         interface = None
     if interface is not None:
         return _interface_facts(where, argument, interface, device_of)
     if attribute(argument, "__dlpack__") and attribute(argument, "__dlpack_device__"):
         return _dlpack_facts(where, argument)
-    remedy = "; make an array first, a = np.asarray(a)" if _becomes_an_array(argument) else ""
+    remedy = "; convert it first with np.asarray(a)" if _becomes_an_array(argument) else ""
     raise LaunchError(
         f"{where} must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got {type(argument).__name__} "
         f"{short_repr(argument)}{remedy}"
@@ -132,7 +132,7 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayV
 
 
 def _becomes_an_array(argument: Any) -> bool:
-    """Return whether NumPy can view or copy an object's elements."""
+    """Return True if NumPy can view or copy an object's elements."""
     if isinstance(argument, (list, tuple)) or any(
         attribute(argument, f"__array_{name}__") for name in ("struct", "interface")
     ):
@@ -144,37 +144,37 @@ def _becomes_an_array(argument: Any) -> bool:
 
 
 def host_facts(where: str, argument: Any) -> ArrayView:
-    """:func:`array_view` for an executor that takes host memory alone.
+    """Return :func:`array_view` of an array that must be in host memory.
 
     Raises:
-        LaunchError: as there, or the array is on a device.
+        LaunchError: see :func:`array_view`, or the array is on a device.
     """
     facts = array_view(where, argument, lambda _: 0)
     if facts.device is not None:
         raise LaunchError(
-            f"{where}: the array is on a device (GPU {facts.device}), this executor takes host arrays; "
+            f"{where}: this executor needs host arrays, and the array is on GPU {facts.device}; "
             'copy it to the host, or run the kernel with executor="cuda"'
         )
     return facts
 
 
 def _is_masked(array: Any) -> bool:
-    """Return whether an array has a mask; that does not import numpy.ma, which takes long."""
+    """Return True if an array has a mask. The slow import of numpy.ma is avoided."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
 
 
 def numpy_facts(where: str, array: Any) -> ArrayView:
-    """Return the facts of a NumPy array."""
+    """Return the view of a NumPy array."""
     if type(array) is not np.ndarray and _is_masked(array):
-        raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass a.filled(value)")
+        raise LaunchError(f"{where} must not be a masked array, because kernels ignore masks: pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable
     return ArrayView(array.shape, strides, array.dtype, int(array.ctypes.data), not writeable, None, array)
 
 
 def _is_tensor(kind: type) -> bool:
-    """Return whether a type describes its memory as torch.Tensor does."""
+    """Return True if a type has the methods by which torch.Tensor describes its memory."""
     return all(hasattr(kind, name) for name in ("data_ptr", "stride", "device", "is_conj", "is_neg"))
 
 
@@ -183,11 +183,11 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayView:
         shape, strides, dtype, device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
         conjugated, negated, pointer = tensor.is_conj(), tensor.is_neg(), tensor.data_ptr()
     except Exception as error:  # a sparse or traced tensor has no strides or no memory
-        raise LaunchError(f"{where}: a {type(tensor).__name__} that is not dense memory: {error}") from error
+        raise LaunchError(f"{where}: the {type(tensor).__name__} must be dense memory: {error}") from error
     if conjugated or negated:
         wanted = "resolve_conj" if conjugated else "resolve_neg"
         raise LaunchError(
-            f"{where}: a view that torch {'conjugates' if conjugated else 'negates'} as it is read, which a kernel "
+            f"{where}: the tensor is a view that torch {'conjugates' if conjugated else 'negates'} when it reads it, and a kernel "
             f"does not; pass a.{wanted}()"
         )
     if device.type not in ("cpu", "cuda"):
@@ -208,7 +208,7 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayView:
 
 
 def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Sequence[int]) -> None:
-    """Raise LaunchError if a tensor's elements lie past the end of its storage, whose size anyone may change."""
+    """Raise LaunchError if a tensor has elements past the end of its storage, for example after a resize of the storage."""
     if 0 in shape or not hasattr(tensor, "untyped_storage"):
         return
     try:
@@ -218,23 +218,23 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
             tensor.element_size(),
         )
     except Exception as error:  # a wrapper has no storage
-        raise LaunchError(f"{where}: a {type(tensor).__name__} without a storage: {error}") from error
+        raise LaunchError(f"{where}: the {type(tensor).__name__} has no storage: {error}") from error
     last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
     needed_bytes = (last + 1) * itemsize
     if storage_bytes < needed_bytes:
         raise LaunchError(
-            f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} on needs {needed_bytes} bytes, and the "
+            f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} needs {needed_bytes} bytes, but the "
             f"tensor's storage has {storage_bytes}: it was freed or made smaller (untyped_storage().resize_); restore it before the call"
         )
 
 
 @attrs.frozen
 class ArrayExpressions:
-    """Python expressions, of an array that is called ``{0}``.
+    """Python expressions that read an array ``{0}``.
 
     Attributes:
-        facts: decide whether the array fits a kernel, separated by commas.
-        address: gives the address of its first element.
+        facts: expressions separated by commas, whose values decide if the array fits a kernel.
+        address: the expression of the address of its first element.
     """
 
     facts: str
@@ -247,11 +247,11 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return how to read an array of a type at the cost of a few attributes, or None where none is cheap.
+    """Return expressions that read an array of a type by a few attributes, or None if the type has no such attributes.
 
     Args:
         kind: the array's type.
-        is_complex: whether its elements are complex. Of others, no view is conjugated.
+        is_complex: True if its elements are complex. Only such views may be conjugated.
     """
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
@@ -261,16 +261,16 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that says whether other tensors of torch are like these, or None where torch cannot say it.
+    """Return a function that returns True if other torch tensors have the same properties, or None if torch has no guards.
 
-    It compares class, shape, strides, dtype, device, and whether views negate or conjugate, by the guards of torch.compile.
+    It compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
     try:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards(
             *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
         )
         same: Callable[..., bool] = guards.check
-        return same if same(*tensors) else None  # it says no of a tensor that is passed twice
+        return same if same(*tensors) else None  # the guards fail if a tensor is passed twice
     except Exception:  # no torch, or a version without them
         return None
 
@@ -278,12 +278,12 @@ def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
 def _interface_facts(
     where: str, argument: Any, interface: dict[str, Any], device_of: Callable[[int], int]
 ) -> ArrayView:
-    """By the CUDA array interface, version 2 or 3."""
+    """Return the view of an array by its CUDA array interface, version 2 or 3."""
     try:
         if not isinstance(interface, Mapping):
             raise TypeError(f"a dict, not {type(interface).__name__}")
         if interface.get("mask") is not None:
-            raise LaunchError(f"{where}: a masked array, whose mask a kernel does not see; pass it filled")
+            raise LaunchError(f"{where} must not have a mask, because kernels ignore masks: fill the array first")
         pointer, readonly = interface["data"]
         shape, strides = tuple(map(int, interface["shape"])), interface.get("strides")
         written_dtype = np.dtype(interface["typestr"])
@@ -302,21 +302,21 @@ def _interface_facts(
 
 
 def _said_device(array: Any) -> int | None:
-    """Return the GPU that an array says it is on (memory that is mapped there may lie on another); None: it does not say."""
+    """Return the GPU that an array reports, or None. Memory that is mapped there may be on another GPU."""
     memory = attribute(array, "data") if framework_of(type(array)) == "cupy" else array
     ordinal = integer(attribute(memory, "device_id"))
     return None if ordinal is None or ordinal < 0 else ordinal
 
 
 def _await(array: Any) -> None:
-    """Wait until a JAX array is computed: JAX has streams of its own, and no current one."""
+    """Wait until a JAX array is computed, because JAX uses its own streams and has no current stream."""
     if framework_of(type(array)) == "jax":
         array.block_until_ready()
 
 
 @cache
 def _memory_view() -> Any:
-    """Return what reads arrays of DLPack, found once: launches do not wait for the lock of imports."""
+    """Return cuda.core's StridedMemoryView. It is imported once, so that launches do not wait for the import lock."""
     with LOCK:
         from cuda.core.utils import StridedMemoryView
 
@@ -324,13 +324,13 @@ def _memory_view() -> Any:
 
 
 def _from_dlpack(where: str, argument: Any) -> Any:
-    """Return a host array as NumPy views it by DLPack, or one of JAX as that views it, with the dtypes of ml_dtypes."""
+    """Return a NumPy array that views a host array by DLPack; for JAX by ``np.asarray``, which knows ml_dtypes."""
     try:
         return np.asarray(argument) if framework_of(type(argument)) == "jax" else np.from_dlpack(argument)
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(
-            f"{where}: NumPy cannot view a {type(argument).__name__} by DLPack: {error}. NumPy has no bfloat16, float8 or 4-bit dtype of its "
-            "own: pass a NumPy array with a dtype of ml_dtypes, or the framework's own array"
+            f"{where}: NumPy cannot view the {type(argument).__name__} by DLPack: {error}. NumPy itself has no bfloat16, float8 or 4-bit "
+            "dtype: pass a NumPy array with a dtype of ml_dtypes, or the framework's own array"
         ) from error
 
 
@@ -340,17 +340,19 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayView:
         if device == _HOST:
             return numpy_facts(where, _from_dlpack(where, argument))
         if device not in _GPU:
-            raise LaunchError(f"{where}: the array is on a device of DLPack type {device}, no CUDA device")
+            raise LaunchError(
+                f"{where}: the array must be on the CPU or a CUDA device, got a device of DLPack type {device}"
+            )
         _await(argument)
         view = _memory_view().from_any_interface(
             argument, stream_ptr=_any_stream(argument)
-        )  # `export` is for the launch's
+        )  # `export` gets the launch's stream
         dtype = attribute(argument, "dtype")
         dtype = _dlpack_dtype(argument, view) if dtype is None else dtype
     except LaunchError:
         raise
     except Exception as error:  # whatever the exporting framework raises
-        raise LaunchError(f"{where}: {type(argument).__name__} cannot be viewed: {error}") from error
+        raise LaunchError(f"{where}: the {type(argument).__name__} cannot be viewed by DLPack: {error}") from error
     shape = tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
     facts = ArrayView(shape, strides, dtype, int(view.ptr), bool(view.readonly), int(view.device_id), (argument, view))
@@ -359,12 +361,12 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayView:
 
 
 def _any_stream(argument: Any) -> int:
-    """Return DLPack's number of a stream for an export that nothing has to wait for: -1, but JAX takes that for a handle."""
+    """Return DLPack's stream number for an export without synchronisation: -1, or 1 for JAX, which takes -1 for a handle."""
     return 1 if framework_of(type(argument)) == "jax" else -1
 
 
 def _dlpack_dtype(argument: Any, view: Any) -> Any:
-    """Return the dtype of an array of DLPack, of float8 too, which NumPy does not know without ml_dtypes."""
+    """Return the dtype of a DLPack array. A float8 dtype is that of ml_dtypes, because NumPy has none."""
     try:
         return view.dtype
     except TypeError:
@@ -381,11 +383,15 @@ def _dlpack_dtype(argument: Any, view: Any) -> Any:
 
 
 def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in elements."""
+    """Return strides in elements.
+
+    Raises:
+        LaunchError: a stride is not a whole number of elements.
+    """
     for stride in strides_bytes:
         if itemsize < 1 or stride % itemsize:
             raise LaunchError(
-                f"{where}: a stride of {stride} bytes is not a whole number of elements of {itemsize}; pass a contiguous array"
+                f"{where}: strides must be multiples of the element size, {itemsize} bytes, got {stride}; pass a contiguous array"
             )
     return tuple(int(stride) // itemsize for stride in strides_bytes)
 
@@ -403,12 +409,12 @@ def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
 
 @frozen
 class HostSpan:
-    """Host memory of some arguments of a launch.
+    """A range of host memory that holds one or more arguments of a launch.
 
     Attributes:
-        first: its address.
-        nbytes: its size.
-        names: of the parameters whose arrays are in it.
+        first: the address of the first byte.
+        nbytes: the number of bytes.
+        names: the parameters whose arrays are in it.
     """
 
     first: int
@@ -416,16 +422,16 @@ class HostSpan:
     names: tuple[str, ...]
 
     def join(self, other: HostSpan) -> HostSpan:
-        """Both as one, of which the other begins inside this one."""
+        """Return the union of two ranges, of which the other begins inside this one."""
         end = max(self.first + self.nbytes, other.first + other.nbytes)
         return HostSpan(self.first, end - self.first, self.names + other.names)
 
 
 def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
-    """Return the host memory of a launch's arguments, in pieces that a device can have copies of.
+    """Return the ranges of host memory of a launch's arguments. A device can hold a copy of each range.
 
-    Arguments are together where one of them is written in memory that the others are in too (columns of one array): a copy
-    of each would lose what the kernel writes through the other.
+    Arguments that overlap (for example columns of one array) share a range if the kernel writes one of them. With a copy of each, the
+    writes through one argument would be lost in the other.
     """
     alone = {
         parameter.name: HostSpan(*facts.span(parameter.dtype.bytes), (parameter.name,))
@@ -447,11 +453,14 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
 
 @frozen(eq=False)
 class HostArray:
-    """A host array by its parameter's name.
+    """The memory of a host array that is an argument.
 
     Attributes:
+        name: the name of its parameter.
         data: a uint8 view of its memory from the lowest element to the highest.
-        first_bytes: where its first element is in that: 0 without negative strides.
+        align_bytes: the declared alignment.
+        writable: True if the kernel may write the array.
+        first_bytes: the offset of its first element in ``data``; 0 without negative strides.
     """
 
     name: str
@@ -463,11 +472,11 @@ class HostArray:
 
 @frozen(eq=False)
 class HostArguments:
-    """Checked arguments that live in host memory, for executors that run kernels on the host.
+    """Checked arguments in host memory, for executors that run kernels on the host.
 
     Attributes:
-        arrays: in the order of the parameters.
-        binding: what every parameter is bound to.
+        arrays: the arrays in the order of the parameters.
+        binding: the values of all parameters.
     """
 
     arrays: list[HostArray]
@@ -480,10 +489,10 @@ class HostArguments:
         arguments=instance_of("a tuple of arguments", tuple, list),
     )
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
-        """Check host arguments against a kernel.
+        """Return the host arguments of a kernel, after all checks.
 
         Raises:
-            LaunchError: an argument does not fit its parameter or does not live in host memory.
+            LaunchError: an argument does not fit its parameter or is not in host memory.
         """
         binding = bind(kernel, arguments, grid, host_facts)
         arrays = []
@@ -505,12 +514,12 @@ class HostArguments:
         """Return the bytes of each parameter, in order, once every array has an address.
 
         Args:
-            kernel: what is launched.
-            addresses: of the arrays, by parameter.
-            encode_map: the executor's tensor maps; None where it has none.
+            kernel: the kernel that is launched.
+            addresses: name of a parameter -> address of its array.
+            encode_map: the executor's function that encodes tensor maps, or None.
 
         Raises:
-            LaunchError: what a launch computes cannot be made of them.
+            LaunchError: a parameter that the launch computes cannot be encoded.
         """
         self.binding.addresses.update(addresses)
         self.binding.encode_map = encode_map

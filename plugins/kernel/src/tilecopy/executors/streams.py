@@ -1,4 +1,4 @@
-"""Streams: the one that a launch is given, or else the current stream of the framework that its arrays come from."""
+"""CUDA streams: the ``stream=`` of a launch, or the current stream of the framework that its arrays come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tilecopy_core.errors import TEXT, Validator, attribute, checked, short_repr
 from ..errors import LaunchError
 
 CurrentStream = partial[int]
-"""Reads the number of the stream (a CUstream) on which a framework puts a GPU's work now; equal ones read the same."""
+"""A function that returns the CUstream, as an integer, on which a framework puts a GPU's work now.
+Two readers that compare equal read the same stream."""
 
 LEGACY = 0
 """The legacy default stream, which is also the driver's default. The CUDA array interface and DLPack call it 1."""
@@ -23,18 +24,18 @@ _CAPTURES: dict[str, Callable[[Any], bool]] = {
     "torch": lambda torch: torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing(),
     "cupy": lambda cupy: cupy.cuda.get_current_stream().is_capturing(),
 }
-"""Whether the current stream of a framework is captured, by the name of its module."""
+"""Name of a framework's module -> function that returns True if its current stream is being captured."""
 _READERS = Validator(
-    "readers of streams by name",
+    "a dict from names to readers of streams",
     lambda value: isinstance(value, Mapping) and all(isinstance(reader, partial) for reader in value.values()),
 )
 
 
 def stream_handle(stream: Any) -> int:
-    """Return the CUstream of an integer, or of a torch, CuPy or cuda.core stream object.
+    """Return the handle (CUstream) of a stream: an integer, or a stream object of torch, CuPy or cuda.core.
 
     Raises:
-        LaunchError: none of these.
+        LaunchError: the argument is not a stream.
     """
     try:
         handle: Any = None if isinstance(stream, bool) else stream
@@ -46,7 +47,7 @@ def stream_handle(stream: Any) -> int:
         elif hasattr(stream, "ptr"):
             handle = stream.ptr
         number = operator.index(handle)
-    except Exception:  # an object's own
+    except Exception:  # whatever the object raises
         number = -1
     if not 0 <= number < 2**64:
         raise LaunchError(
@@ -56,7 +57,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def stream_device(stream: Any) -> int | None:
-    """Return the GPU that a stream object says it is of (torch, CuPy, cuda.core); None: it does not say."""
+    """Return the GPU of a stream object of torch, CuPy or cuda.core, or None if the object does not have it."""
     device = attribute(stream, "device")
     for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
         if type(number) is int and number >= 0:
@@ -67,21 +68,21 @@ def stream_device(stream: Any) -> int | None:
 def framework_of(kind: type) -> str:
     """Return the top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
 
-    A class that is derived from a framework's own belongs to that framework.
+    A class that is derived from a framework's class belongs to that framework.
     """
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((root.removesuffix("lib") for root in roots if root in ("torch", "cupy", "jax", "jaxlib")), "")
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return what reads a framework's current stream of a GPU.
+    """Return a function that reads a framework's current stream on a GPU.
 
     Args:
-        framework: ``"torch"`` or ``"cupy"``. Every other framework has none, or none that can be asked for.
+        framework: ``"torch"`` or ``"cupy"``. Other frameworks have no current stream, or none that can be read.
         device: the GPU's number.
 
     Returns:
-        The reader, or None where the framework is not loaded or has no current stream.
+        The reader, or None if the framework is not loaded or has no current stream.
     """
     module: Any = sys.modules.get(framework)
     if module is None:
@@ -93,17 +94,17 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
 
 
 def capturing_framework() -> str:
-    """Return the name of a framework whose current stream is captured into a graph, or "". An allocation would end the capture."""
+    """Return the name of a framework whose current stream is being captured into a graph, or "". Allocations would end the capture."""
     for name, captures in _CAPTURES.items():
         module = sys.modules.get(name)
-        with suppress(Exception):  # no GPU, or a version that cannot tell
+        with suppress(Exception):  # no GPU, or a version without this function
             if module is not None and captures(module):
                 return name
     return ""
 
 
 def enable_torch_peer_access(device: int, other: int) -> None:
-    """Have torch, where it is in use, give one GPU access to its memory of another, as its allocators do at the first copy between both."""
+    """If torch is in use, enable access from one GPU to torch's memory on another, by a copy between both."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
@@ -118,10 +119,10 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """Return the ``stream`` of a CUDA array interface, on which its array was last worked on; None: there is nothing to wait for.
+    """Return a reader of the ``stream`` entry of a CUDA array interface, or None if there is nothing to wait for.
 
     Raises:
-        ValueError: it is not a stream. 0 is not: the interface says that it could be either default stream.
+        ValueError: the number is not a stream. 0 is not allowed, because it could be either default stream.
     """
     if number is None:
         return None
@@ -133,15 +134,15 @@ def exported_stream(number: Any) -> CurrentStream | None:
 
 @checked(LaunchError, what=TEXT, readers=_READERS)
 def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
-    """Return what reads the one current stream of all arguments.
+    """Return a function that reads the current stream that all arguments have in common.
 
     Args:
-        what: is launched, for messages.
-        readers: of the arguments whose frameworks have a current stream (:attr:`ArrayView.stream`), by name.
+        what: the name of what is launched, for messages.
+        readers: name of an argument -> reader of its framework's current stream (:attr:`ArrayView.stream`).
 
     Returns:
-        The reader. It raises :class:`LaunchError` when the frameworks' current streams differ. Without any it gives 0, the
-        legacy default stream.
+        The reader. It raises :class:`LaunchError` if the frameworks' current streams differ. Without arguments it returns 0,
+        the legacy default stream.
     """
     different = {(reader.func, reader.args): reader for reader in readers.values()}
     if len(different) > 1:
@@ -154,7 +155,7 @@ def _common_handle(what: str, readers: Mapping[str, CurrentStream]) -> int:
     if len(set(handles.values())) > 1:
         handle_list = ", ".join(f"{name} on 0x{number:x}" for name, number in handles.items())
         raise LaunchError(
-            f"{what}: the current streams of its arguments' frameworks differ: {handle_list}; pass stream=, and let that "
+            f"{what}: the arguments' frameworks have different current streams: {handle_list}; pass stream=, and make that "
             "stream wait for the others"
         )
     return next(iter(handles.values()))

@@ -1,6 +1,6 @@
 """Kernels around tile copies: KernelBuilder describes one, ``build`` lowers it.
 
-A name is imported when it is first asked for: a saved kernel, and a relayout, need no builder before their first launch.
+A name is imported when it is first used, because a saved kernel and a relayout launch without a builder.
 """
 
 from typing import TYPE_CHECKING

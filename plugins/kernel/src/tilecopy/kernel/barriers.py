@@ -1,4 +1,4 @@
-"""mbarriers of a kernel: objects in shared memory that count arrivals and bytes."""
+"""mbarriers of a kernel, which are objects in shared memory that count arrivals and bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mbarrier:
     buffer: Buffer
 
     def __getitem__(self, index: Int) -> Region:
-        """One of the barriers.
+        """Return one of the barriers as a region.
 
         Raises:
             RequestError: the index is not an integer.
@@ -41,7 +41,7 @@ class Mbarrier:
         return element
 
     def as_region(self) -> Region:
-        """Return the first barrier, which an option of a copy means if it gets all of them."""
+        """Return the first barrier. An option of a copy uses it if it gets the whole Mbarrier."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
@@ -50,7 +50,7 @@ class Mbarrier:
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
-        """Start phase 0 with ``count`` arrivals a phase. Call ``fence_mbarrier_init`` and a barrier after it.
+        """Initialise a barrier for ``count`` arrivals per phase. Call ``fence_mbarrier_init`` and a barrier after it.
 
         Raises:
             RequestError: ``count`` is not 1 to 2**20 - 1.
@@ -64,12 +64,12 @@ class Mbarrier:
 
     @checked(cta_rank=optional(INT), relaxed=FLAG)
     def arrive(self, index: Int = 0, *, cta_rank: Int | None = None, relaxed: bool = False) -> None:
-        """Arrive once.
+        """Arrive once at a barrier.
 
         Args:
             index: the number of the barrier.
             cta_rank: the CTA of the cluster that has the barrier (PTX ISA, ``mapa``); by default this CTA. That CTA waits with ``cluster=True``.
-            relaxed: do not release what this thread has written (PTX ISA, ``.relaxed``; sm_90). This is enough if only
+            relaxed: do not release this thread's writes (PTX ISA, ``.relaxed``; sm_90). This is enough if only
                 asynchronous instructions read the memory. It saves a fence of the whole GPU in a cluster.
         """
         if cta_rank is not None:
@@ -82,7 +82,7 @@ class Mbarrier:
         self._record("arrive", index, write)
 
     def arrive_expect_tx(self, nbytes: int, index: Int = 0) -> None:
-        """Announce the bytes that copies will complete in this phase, and arrive once.
+        """Add to the bytes that this phase expects from copies, and arrive once.
 
         Raises:
             RequestError: more bytes than a phase can count (2**20 - 1).
@@ -97,7 +97,7 @@ class Mbarrier:
 
     @checked(parity=INT, cluster=FLAG)
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
-        """Wait until the phase of a parity (0 for the first) has completed.
+        """Wait until the phase with this parity has completed; the first phase has parity 0.
 
         Args:
             parity: the number of the phase, taken modulo 2. An integer or a symbolic integer.

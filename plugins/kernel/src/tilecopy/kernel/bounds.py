@@ -1,7 +1,7 @@
-"""Checks that integers stay in their ranges, and so regions inside their buffers, by the conditions and loops around.
+"""Checks that integers stay in their ranges and regions inside their buffers, with facts from conditions and loops.
 
-A *fact* is an integer that is not negative where a statement stands (``i < n`` gives ``n - i - 1``). The enclosing
-conditions and loops of a statement give alternatives, each a tuple of facts that hold together.
+A *fact* is an integer that is not negative when a statement is executed (``i < n`` gives ``n - i - 1``). The enclosing
+conditions and loops of a statement give alternatives. Each is a tuple of facts that hold together.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the facts where both hold. Of too many alternatives, the outer ones are kept."""
+    """Return the facts if both hold. If there are too many alternatives, return the left (outer) ones."""
     alternatives = tuple(a + b for a, b in product(left, right))
-    if len(alternatives) > _MOST_ALTERNATIVES:  # those that never happen need no look
+    if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
     return alternatives if len(alternatives) <= _MOST_ALTERNATIVES else left
 
 
 def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
-    """Return the facts where a condition holds (or does not)."""
+    """Return the facts that follow from a condition, or from its negation."""
     if condition.op == "not":
         return facts_from(condition.left, negated=not negated)
     if condition.op in ("and", "or"):
@@ -79,9 +79,9 @@ def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def normalize(fact: Int) -> Int:
-    """Return the strongest form of ``fact >= 0``: divided by what divides all coefficients, the constant rounded down.
+    """Return the strongest form of ``fact >= 0``: divided by the coefficients' gcd, with the constant rounded down.
 
-    The constant is first rounded down to a multiple of what divides every value of the terms (a size may be a multiple of 64).
+    The constant is first rounded down to a multiple of the divisor of the terms (a size may be a multiple of 64).
     """
     if not isinstance(fact, Expr):
         return fact
@@ -106,13 +106,13 @@ def derive(fact: Int) -> Facts:
 
 
 def proves(facts: Sequence[Int], goal: Int) -> bool:
-    """Return whether ``goal >= 0`` follows from facts that are not negative, adding multiples of at most some of them.
+    """Return True if ``goal >= 0`` follows from the facts, by a sum of multiples of a few of them.
 
-    Short proofs are looked for first; after so many sums the goal counts as not proved.
+    Short proofs are tried first. After a limited number of sums the goal counts as not proved.
     """
     goal = normalize(goal)
     goals, seen = [(goal, 1, tuple(facts))], {key_of(goal)}
-    for wanted, scale, unused in goals:  # it grows meanwhile
+    for wanted, scale, unused in goals:  # the list grows in the loop
         lower, _ = bounds_of(wanted)
         if lower is not None and lower > -scale:  # of scale times an integer
             return True
@@ -127,7 +127,7 @@ def proves(facts: Sequence[Int], goal: Int) -> bool:
 
 
 def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
-    """The rest of a goal after a fact removes one of its terms, and the factor of the goal."""
+    """Yield the rest of a goal after a fact removes one of its terms, and the factor of the goal."""
     wanted = dict(terms_of(goal))
     for atom, coefficient in terms_of(fact):
         have = wanted.get(atom, 0)
@@ -138,27 +138,27 @@ def _without(goal: Int, fact: Int) -> Iterator[tuple[Int, int]]:
 
 
 def never_negative(value: Int) -> bool:
-    """Return whether the bounds of an integer show that it is never negative."""
+    """Return True if the bounds of an integer show that it is never negative."""
     lower, _ = bounds_of(value)
     return lower is not None and lower >= 0
 
 
 def contradict(facts: Sequence[Int]) -> bool:
-    """Return whether facts exclude each other, so that they never hold together."""
+    """Return True if the facts exclude each other, so that they never hold together."""
     return any(
         proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
 
 
 def never(known: Alternatives) -> bool:
-    """Return whether the facts of every alternative exclude each other, so that no thread executes a statement there."""
+    """Return True if the facts of every alternative exclude each other, so that no thread executes the statement."""
     return all(contradict([derived for fact in facts for derived in derive(fact)]) for facts in known)
 
 
 def atom_facts(values: Sequence[Int]) -> list[Int]:
-    """Facts about the quotients, remainders and minima in integers.
+    """Return facts about the quotients, remainders and minima in integers.
 
-    ``e - d * (e // d)`` lies in ``[0, d - 1]`` and is ``e % d``; a minimum is no more than either of its operands.
+    ``e - d * (e // d)`` is ``e % d`` and is in ``[0, d - 1]``. A minimum is not above either of its operands.
     """
     atoms = dict.fromkeys(atom for value in values for atom, _ in terms_of(value) if atom.op)
     facts: list[Int] = []
@@ -176,7 +176,7 @@ def atom_facts(values: Sequence[Int]) -> list[Int]:
 
 
 def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
-    """Symbols that facts bound by themselves, with those bounds."""
+    """Return symbols with tighter bounds, from facts that have a single symbol."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
     for fact in facts:
         terms = terms_of(fact)
@@ -198,7 +198,7 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Facts and values with each symbol bounded by the facts; the facts include those of :func:`atom_facts`."""
+    """Return facts and values with the bounds of :func:`symbol_bounds`; the facts include those of :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     near_facts = [substitute(fact, bounds) for fact in facts]
@@ -206,14 +206,14 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
-    """Return a region at a place with these facts, its ends marked as inside if the facts prove it."""
+    """Return a region with those of its ends marked as inside for which the facts prove it."""
     if not all(known):
-        return region  # an alternative of which nothing is known
+        return region  # an alternative has no facts
 
     def ends(dim: int) -> tuple[bool, bool]:
         wanted, size = region.exceeds(dim), region.buffer.shape[dim]
         if isinstance(size, int) and region.extents[dim] > size:
-            return False, False  # whatever is known, such as that a loop has no turns
+            return False, False  # even if the facts prove it, for example because a loop has no iterations
         for facts in known:
             if not any(wanted):
                 break
@@ -229,7 +229,7 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
 
 @frozen(eq=False)
 class Bound:
-    """An integer that must stay in a range; checked when the grid and the scalars are known.
+    """An integer that must stay in a range, which is checked when the grid and the scalars are known.
 
     Attributes:
         value: the integer, such as the start of a region.
@@ -249,7 +249,7 @@ class Bound:
     extent: Int | None = None
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether :meth:`check` passes for all values of which these facts are true."""
+        """Return True if :meth:`check` passes for all values for which these facts are true."""
         try:
             attrs.evolve(self, known=conjunction(self.known, (facts,))).check({})
         except LayoutError:
@@ -257,7 +257,7 @@ class Bound:
         return True
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
-        """Raise :class:`LayoutError` when the integer cannot be shown to stay in its range."""
+        """Raise :class:`LayoutError` unless the integer provably stays in its range."""
         value, most = substitute(self.value, replacements), substitute(self.most, replacements)
         if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
@@ -269,24 +269,24 @@ class Bound:
             if contradict(all_facts):
                 continue
             lower, upper = bounds_of(inside)
-            guard = " (the conditions around it do not exclude that)" if facts else ""
+            guard = " (the enclosing conditions do not exclude that)" if facts else ""
             at = f"\n  at {self.where}" if self.where else ""
             if self.extent is None:
-                past = "" if upper is None else f": it may be {sub(upper, limit)} more"
+                past = "" if upper is None else f": it may be too large by {sub(upper, limit)}"
                 raise LayoutError(
-                    f"{self.what}{past}{guard}; KernelBuilder.cast wraps it around, upper= bounds a scalar{at}"
+                    f"{self.what}{past}{guard}; wrap it around by KernelBuilder.cast, or bound a scalar by upper={at}"
                 )
             known = ""
             if isinstance(self.extent, Expr) and replacements:
                 known = f" = {substitute(self.extent, replacements)}"
             raise LayoutError(
-                f"{self.what} of extent {self.extent}{known}: the start {self.value} reaches from {lower} to {upper}; "
-                f"it must stay in {self.least} to {limit}{guard}{at}"
+                f"{self.what} of extent {self.extent}{known}: the start {self.value} must be {self.least} to {limit}, "
+                f"but may be {lower} to {upper}{guard}{at}"
             )
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """Return the checks of a region at a place with these facts."""
+    """Return the checks of a region, given the facts of its statement."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(
