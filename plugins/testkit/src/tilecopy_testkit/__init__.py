@@ -34,25 +34,6 @@ __getattr__ = lazy_attributes(  # the modules of these names need hypothesis or 
         "requests": ".strategies",
     },
 )
-__all__ = [
-    "AffineStart",
-    "AffineTerm",
-    "COMPLETIONS",
-    "CaseHarness",
-    "CaseSpace",
-    "CopyCase",
-    "Counterexample",
-    "Draw",
-    "Operand",
-    "Step",
-    "VariantSuite",
-    "VariantUnderTest",
-    "RecordedLaunch",
-    "__version__",
-    "arguments_of",
-    "arrays_of",
-    "expected",
-    "for_all",
-    "recorded_vectors",
-    "requests",
-]
+__all__ = ["AffineStart", "AffineTerm", "COMPLETIONS", "CaseHarness", "CaseSpace", "CopyCase", "Counterexample", "Draw"]
+__all__ += ["Operand", "RecordedLaunch", "Step", "VariantSuite", "VariantUnderTest", "__version__", "arguments_of"]
+__all__ += ["arrays_of", "expected", "for_all", "recorded_vectors", "requests"]

@@ -141,7 +141,6 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     edge = "inside"
     if d.outside is not None:
         edge = f"{d.outside if isinstance(d.outside, str) else 'number'}, {'may overhang' if request.may_exceed_bounds else 'inside'}"
-    used = sorted({t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms})
     return {
         "target": d.target,
         "dtype": d.dtype,
@@ -153,7 +152,7 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
         "width": _width(partition),
         "edge": edge,
         "swizzle": " and ".join(swizzled) or "none",
-        "starts": ", ".join(used) or "constant",
+        "starts": ", ".join(sorted(d.variables)) or "constant",
         "branch": _branch(partition),
     }
 

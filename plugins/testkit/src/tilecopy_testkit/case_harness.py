@@ -15,12 +15,10 @@ from tilecopy.harness import Harness, HarnessCopy, HarnessMemory, element_storag
 
 from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, short_repr
 
-from .copy_case import CopyCase, Operand
+from .copy_case import CASE, CopyCase, Operand
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
 from .validators import NAMES, NATURAL
 from .variant_under_test import VariantUnderTest
-
-CASE = instance_of("a CopyCase", CopyCase)
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -100,10 +98,13 @@ class CaseHarness(Harness):
             self._mask = k.param("mask", memory_shape(d, d.src)[:2], "uint8")
         self._unread = k.param("unread", (unread,), "int32") if unread else None
         self.scalar: Any = 0
-        if self._uses("n"):
+        if "n" in d.variables:
             self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
         self.cta = k.block_id() if d.blocks > 1 else 0
-        self.sizes = {name: self._size(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        self.sizes: dict[str, tuple[Any, ...]] = {}
+        for name, op in (("src", d.src), ("dst", d.dst)):
+            sizes = enumerate(sizes_at_launch(d, op))
+            self.sizes[name] = tuple(k.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
         self.arguments = {name: self._own(name, make(d)) for name, make in subject.arguments.items()}
         self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
         pools = {name: self._pool(name, op, arrays[name]) for name, op in (("src", d.src), ("dst", d.dst))}
@@ -161,10 +162,6 @@ class CaseHarness(Harness):
         )
         return tc.Mbarrier(self.kernel, second)
 
-    def _uses(self, variable: str) -> bool:
-        sides = (self.case.dst, self.case.src)
-        return any(t.variable == variable for o in sides for s in o.starts for t in s.terms)
-
     def _param(self, name: str, operand: Operand) -> tc.Buffer:
         *shape, size = memory_shape(self.case, operand)
         if operand.space == "tmem":
@@ -174,11 +171,6 @@ class CaseHarness(Harness):
         shape[-1] *= self._words
         align = max(size, operand.align_bytes) if operand.space == "global" else 16
         return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
-
-    def _size(self, name: str, operand: Operand) -> tuple[Any, ...]:
-        """The sizes of a global array that are known at launch only."""
-        sizes = enumerate(sizes_at_launch(self.case, operand))
-        return tuple(self.kernel.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
 
     def _own(self, name: str, value: Any) -> Any:
         """The parameter of an argument that is the variant's own."""
@@ -233,7 +225,10 @@ class CaseHarness(Harness):
         else:
             unread, elements, extra = self._unread, self.memories["src"].array, k.block_id() == d.blocks
             with k.if_(extra):
-                self._distribute(unread.shape[0], lambda i: self._write_unread(elements, k.load(unread[i])))
+                upper = elements.shape[0] - 1
+                self._distribute(
+                    unread.shape[0], lambda i: k.store(elements[k.index(k.load(unread[i]), upper=upper)], 0)
+                )
             with k.if_(~extra):
                 self.body()
         return k.build(
@@ -242,10 +237,6 @@ class CaseHarness(Harness):
             cluster=d.cluster if self.has_cluster else None,
             registry=self._subject.registry,
         )
-
-    def _write_unread(self, elements: tc.Buffer, place: tc.Value) -> None:
-        at = self.kernel.index(place, upper=elements.shape[0] - 1)
-        self.kernel.store(elements[at], 0)
 
     def _filling(self, side: str, word: Any) -> AbstractContextManager[Any]:
         """Return the block in which a word of shared memory is filled: what is not read stays poison."""
@@ -317,7 +308,6 @@ def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -
         arguments.append(read_places(case).astype(np.uint8))
     if unread is not None:
         arguments.append(unread)
-    sides = (case.dst, case.src)
-    if any(t.variable == "n" for o in sides for s in o.starts for t in s.terms):
+    if "n" in case.variables:
         arguments.append(case.n)
     return [*arguments, *(size for o in (case.src, case.dst) for size in sizes_at_launch(case, o))]

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.errors import checked, instance_of, one_of, tuple_of
+from tilecopy_core.errors import checked, one_of, tuple_of
 
-from .copy_case import CopyCase
+from .copy_case import CASE, CopyCase
 from .validators import DTYPES as DTYPES_ASKED
 from .validators import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT
 
@@ -92,7 +92,7 @@ class CaseSpace:
             author_draw,
         )
 
-    @checked(case=instance_of("a CopyCase", CopyCase))
+    @checked(case=CASE)
     def have(self, case: CopyCase) -> bool:
         """Whether a case is one of these."""
         return (

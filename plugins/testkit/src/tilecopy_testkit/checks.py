@@ -12,27 +12,17 @@ import attrs
 import numpy as np
 import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
-from tilecopy.executors import get_executor, unavailable_reason
+from tilecopy.executors import get_executor
 
 from tilecopy_core.dispatch import dispatch
 
-from . import oracle
+from . import oracle, properties
 from .case_harness import arrays_of, launch_arguments
 from .copy_case import CopyCase, Operand
 from .counterexample import Counterexample, difference
 from .drawing import case_of_seed
 from .process import answers, answers_elsewhere
-from .properties import (
-    build_kernel,
-    copy_instructions,
-    emulate,
-    first_mover,
-    partition_of,
-    request_of,
-    results_are_right,
-    shown,
-    verdict,
-)
+from .properties import build_kernel, copy_instructions, emulate, first_mover, partition_of, request_of, shown, verdict
 from .variant_under_test import VariantUnderTest
 
 NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
@@ -84,7 +74,7 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
         if not cases:
             raise Counterexample(ACCEPTS, f"the variant lowers none of 300 copies {pair[0]} -> {pair[1]}")
         for case in cases:
-            results_are_right(one, case)
+            properties.results_are_right(one, case)
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
@@ -154,21 +144,17 @@ def assembles(subject: VariantUnderTest) -> int:
     """
     if not available_assemblers():
         return 0
-    done = 0
     for target in subject.case_space.targets:
         one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=(target,)))
-        for case in accepted_cases(one, 1, seed="targets", tries=200):
-            kernel = build_kernel(one, case)
-            assert kernel is not None
-            try:
-                assemble(kernel.ptx, kernel.target)
-            except tc.AssemblerError as error:
-                raise Counterexample(ASSEMBLES, f"{target}: {error}", case) from error
-            done += 1
-            break
-        else:
+        cases = accepted_cases(one, 1, seed="targets", tries=200)
+        kernel = build_kernel(one, cases[0]) if cases else None
+        if kernel is None:
             raise Counterexample(ASSEMBLES, f"the record has target {target}, but none of 200 copies is lowered for it")
-    return done
+        try:
+            assemble(kernel.ptx, kernel.target)
+        except tc.AssemblerError as error:
+            raise Counterexample(ASSEMBLES, f"{target}: {error}", cases[0]) from error
+    return len(subject.case_space.targets)
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
@@ -272,17 +258,13 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
         if "global" not in pair:
             continue
         case_space = attrs.evolve(subject.case_space, spaces=(pair,), dtypes=tuple(short))
-        one, pair_count = attrs.evolve(subject, case_space=case_space), 0
-        for near in _iter_accepted(one, f"far {pair}", 40 * count):
-            far = _far(near)
-            kernel = build_kernel(one, far) if far is not None else None
-            if far is not None and kernel is not None:
-                with contextlib.suppress(MemoryError):  # if the system does not overcommit memory
-                    _judge_far(one, near, far, kernel)
-                    pair_count += 1
-            if pair_count == count:
-                break
-        done += pair_count
+        one = attrs.evolve(subject, case_space=case_space)
+        far_cases = ((near, _far(near)) for near in _iter_accepted(one, f"far {pair}", 40 * count))
+        built = ((near, far, build_kernel(one, far)) for near, far in far_cases if far is not None)
+        for near, far, kernel in itertools.islice((case for case in built if case[-1] is not None), count):
+            with contextlib.suppress(MemoryError):  # if the system does not overcommit memory
+                _judge_far(one, near, far, kernel)
+                done += 1
     return done
 
 
@@ -297,39 +279,30 @@ def _far(near: CopyCase) -> CopyCase | None:
     iters = list(operand.iters)
     iters[longest] = (extent, stride % FAR_GRAIN + FAR_ELEMS, axis)
     moved = attrs.evolve(operand, iters=tuple(iters))
-    far = attrs.evolve(near, src=moved) if side == "src" else attrs.evolve(near, dst=moved)
+    far: CopyCase = attrs.evolve(near, **dict[str, Any]({side: moved}))
     if moved.memory_elems * near.elem_bytes > MOST_FAR_BYTES:
         return None
-    reach = max((int(at[-1].max()) for at, _ in _all_places(far, moved) if len(at[-1])), default=0)
+    reach = max((int(at[-1].max()) for at in _all_places(far, side) if len(at[-1])), default=0)
     return far if reach >= FAR_ELEMS else None
 
 
-def _all_places(case: CopyCase, operand: Operand) -> list[tuple[tuple[Any, ...], Any]]:
-    return [oracle.index_of(case, operand, values) for values in case.values()]
+def _all_places(case: CopyCase, side: str) -> list[tuple[Any, ...]]:
+    return [oracle.index_of(case, getattr(case, side), values)[0] for values in case.values()]
 
 
-def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel: tc.BuiltKernel) -> None:
-    source, target = arrays_of(near)
-    wanted = oracle.expected(near, (source, target))
-    arrays = [source, target]
-    place = 0 if near.src.space == "global" else 1
-    sides = ((near, near.src), (far, far.src)) if place == 0 else ((near, near.dst), (far, far.dst))
-    at = list(zip(*(_all_places(*side) for side in sides), strict=True))
-    near_array, arrays[place] = arrays[place], np.zeros(oracle.memory_shape(*sides[1]), np.uint8)
-    for (near_index, _), (here, _) in at:
-        arrays[place][here] = near_array[near_index]
-    emulate(subject, far, kernel, *arrays, rule=FAR)
-    right = np.array_equal(wanted, target) if place == 0 else True
-    for (near_index, _), (here, _) in at if place == 1 else ():
-        right = right and np.array_equal(wanted[near_index], arrays[1][here])
-    if not right:
+def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel: Any) -> None:
+    arrays = dict(zip(("src", "dst"), arrays_of(near), strict=True))
+    wanted = oracle.expected(near, (arrays["src"], arrays["dst"]))
+    side = "src" if near.src.space == "global" else "dst"
+    places = list(zip(_all_places(near, side), _all_places(far, side), strict=True))
+    near_array, arrays[side] = arrays[side], np.zeros(oracle.memory_shape(far, getattr(far, side)), np.uint8)
+    for near_index, far_index in places:
+        arrays[side][far_index] = near_array[near_index]
+    emulate(subject, far, kernel, *arrays.values(), rule=FAR)
+    pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
+    if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
         raise shown(FAR, "elements differ from those of the same copy of a small array", far, kernel, line)
-
-
-def gpu_unavailable_reason() -> str:
-    """Return why copies cannot run on a GPU here, or "" if they can."""
-    return unavailable_reason("cuda") or ""
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:

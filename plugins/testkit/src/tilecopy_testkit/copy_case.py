@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import tilecopy as tc
 
-from tilecopy_core.errors import TEXT, checked, short_repr
+from tilecopy_core.errors import TEXT, checked, instance_of, short_repr
 
 from .validators import MEMORIES, OUTSIDE, VALUES, Natural, Number, Positive, Shape, name_of, typed_fields
 
@@ -223,6 +223,11 @@ class CopyCase:
         """Elements of a box."""
         return prod(self.dst.extents)
 
+    @property
+    def variables(self) -> set[str]:
+        """The variables that the starts depend on."""
+        return {term.variable for side in (self.dst, self.src) for start in side.starts for term in start.terms}
+
     def values(self) -> list[dict[str, int]]:
         """The variables of every copy that is made, turn after turn."""
         return [
@@ -277,7 +282,7 @@ class CopyCase:
             )
             if value > 1
         ]
-        if any(t.variable == "n" for o in (self.dst, self.src) for s in o.starts for t in s.terms):
+        if "n" in self.variables:
             around.append(f"n = {self.n}, declared a multiple of {self.multiple_of}")
         if self.dynamic_shape:
             around.append("sizes known at launch")
@@ -285,6 +290,9 @@ class CopyCase:
             around.append(f"outside={self.outside!r}")
         around += [f"{name}={value!r}" for name, value in self.options]
         return "\n".join([*lines, *([f"  with {', '.join(around)}"] if around else [])])
+
+
+CASE = instance_of("a CopyCase", CopyCase)
 
 
 def _start_text(start: AffineStart) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from difflib import unified_diff
+from functools import partial
 
 import tilecopy as tc
 
-from tilecopy_core.errors import TEXT, instance_of, integer_in, optional
+from tilecopy_core.errors import TEXT, integer_in, optional
 
-from .copy_case import CopyCase
+from .copy_case import CASE, CopyCase
 
 MOST_LINES, MOST_CHARACTERS = 12, 120
 """The most lines of a difference of two texts, and the most characters of a line."""
-_CASE = optional(instance_of("a CopyCase", CopyCase))
 
 
 class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usual word
@@ -30,7 +30,7 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usua
         for name, value, kind in (
             ("rule", rule, TEXT),
             ("found", found, TEXT),
-            ("case", case, _CASE),
+            ("case", case, optional(CASE)),
             ("line", line, integer_in(0, 2**31)),
             ("text", text, TEXT),
         ):
@@ -45,11 +45,7 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usua
         super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.rule, self.found, self.case, self.line, self.text)
-
-
-def _again(rule: str, found: str, case: CopyCase | None, line: int, text: str) -> Counterexample:
-    return Counterexample(rule, found, case, line=line, text=text)
+        return partial(type(self), self.rule, self.found, self.case, line=self.line, text=self.text), ()
 
 
 def difference(here: str | None, there: str | None) -> str:

@@ -68,10 +68,6 @@ def _split(operand: Operand) -> Operand:
     return attrs.evolve(operand, iters=tuple(iters))
 
 
-def _ones_around(operand: Operand) -> Operand:
-    return attrs.evolve(operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m")))
-
-
 def _box_alone(operand: Operand) -> Operand:
     """Return the box as a buffer of its own, or the operand if its start varies or its box has no layout."""
     if operand.extents == operand.shape or any(start.terms for start in operand.starts):
@@ -100,7 +96,9 @@ def _box_alone(operand: Operand) -> Operand:
 NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
     "contiguous iters are fused": _fuse,
     "iters are split into factors": _split,
-    "iters of extent 1 are added before and after the others": _ones_around,
+    "iters of extent 1 are added before and after the others": lambda operand: attrs.evolve(
+        operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m"))
+    ),
     "a first dimension of extent 1 is added": lambda operand: stack(operand, 1, 1),
     "the box is a buffer of its own": _box_alone,
 }
@@ -138,7 +136,11 @@ def declined_alone(
         count: the number of copies to draw.
         others: variants to compare with; by default every installed one of the same op.
     """
-    others = _of_the_same_op(subject) if others is None else list(others)
+    if others is None:
+        records = [plugin.variant for plugin in tc.default_registry().plugins() if plugin.variant is not None]
+        names = [record.name for record in records if record.op == subject.record.op]
+        others = map(VariantUnderTest.of, names)
+    others = [other for other in others if other.name != subject.name]
     by_reason: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}
     for number in range(count):
         case = case_of_seed(subject.case_space, f"declines {number}")
@@ -151,12 +153,6 @@ def declined_alone(
         reason, takers, example = min(alike, key=lambda each: (each[2].count * each[2].blocks, each[2].key))
         declines.append(Declined(reason, len(alike), takers, example))
     return sorted(declines, key=lambda each: -each.count)
-
-
-def _of_the_same_op(subject: VariantUnderTest) -> list[VariantUnderTest]:
-    plugins = tc.default_registry().plugins()
-    records = [(p.name, p.variant) for p in plugins if p.variant is not None and p.name != subject.name]
-    return [VariantUnderTest.of(name) for name, record in records if record.op == subject.record.op]
 
 
 def _takes(subject: VariantUnderTest, case: CopyCase) -> bool:

@@ -27,17 +27,18 @@ class _Environment(MutableMapping[str, str]):
     def __init__(self, real: MutableMapping[str, str]) -> None:
         self._real, self.asked = real, set[str]()
 
-    def __getitem__(self, name: str) -> str:
+    def _noted(self, name: str) -> str:
         self.asked.add(name)
-        return self._real[name]
+        return name
+
+    def __getitem__(self, name: str) -> str:
+        return self._real[self._noted(name)]
 
     def __setitem__(self, name: str, value: str) -> None:
-        self.asked.add(name)
-        self._real[name] = value
+        self._real[self._noted(name)] = value
 
     def __delitem__(self, name: str) -> None:
-        self.asked.add(name)
-        del self._real[name]
+        del self._real[self._noted(name)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._real)
@@ -65,15 +66,11 @@ class HookAuditor:
 
     Attributes:
         complaints: what was noted, a sentence each.
-        requests: the requests that were asked about.
-        partitions: what the variant partitioned them into.
         calls: the calls and returns in the longest run of each hook.
     """
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
-        self.requests: list[tc.CopyRequest] = []
-        self.partitions: list[Any] = []
         self.calls: dict[str, int] = {}
 
     @property
@@ -112,7 +109,6 @@ class HookAuditor:
     @tc.hookimpl(wrapper=True)
     def tilecopy_predicate(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
         """Note and pass on."""
-        self.requests.append(request)
         return (yield from self._watch("tilecopy_predicate", {"request": request}))
 
     @tc.hookimpl(wrapper=True)
@@ -121,7 +117,6 @@ class HookAuditor:
         answer = yield from self._watch("tilecopy_partition", {"request": request})
         if isinstance(answer, tc.Decline) or answer is None:
             return answer
-        self.partitions.append(answer)
         try:
             pickle.loads(pickle.dumps((request, answer)))  # noqa: S301 - our own bytes
         except Exception as error:

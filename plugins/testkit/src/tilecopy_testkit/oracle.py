@@ -13,15 +13,14 @@ tmem       ``(CTAs, 128 lanes, elements, bytes)``, of all columns that are alloc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 import tilecopy as tc
 
-from tilecopy_core.plugin import short_repr
+from tilecopy_core.errors import Validator, checked, short_repr
 
-from .copy_case import CopyCase, Operand
+from .copy_case import CASE, CopyCase, Operand
 
 TMEM_LANES = 128
 LEAST_COLUMNS = 32
@@ -30,12 +29,7 @@ LEAST_COLUMNS = 32
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
     """Element address of each flat index: split across the extents, last fastest, times the strides."""
-    flat = np.arange(prod(extents))
-    total = np.full(len(flat), offset)
-    for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
-        total += flat % extent * stride
-        flat = flat // extent
-    return total
+    return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
@@ -118,9 +112,7 @@ def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
     if operand.space == "local":
         return case.blocks, case.threads, elems, size
     elems = 1 + sum((e - 1) * s for e, s, a in operand.iters if a == "TCol") + dict(operand.offset).get("TCol", 0)
-    columns = LEAST_COLUMNS
-    while columns * 4 < elems * size:
-        columns *= 2
+    columns = max(LEAST_COLUMNS, 1 << (-(-elems * size // 4) - 1).bit_length())
     return case.blocks, TMEM_LANES, columns * 4 // size, size
 
 
@@ -180,6 +172,7 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
         raise tc.RequestError(f"{where}: {name} {short_repr(memory)} is not an array of bytes (uint8) of shape {shape}")
 
 
+@checked(case=CASE, arrays=Validator("the bytes of source and destination, two arrays", lambda value: len(value) == 2))
 def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     """The destination's memory after the kernel.
 
@@ -190,12 +183,6 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     Returns:
         The destination's bytes; the source does not change.
     """
-    if not isinstance(case, CopyCase):
-        raise tc.RequestError(f"expected: case {short_repr(case)} is not a CopyCase")
-    if not isinstance(arrays, (tuple, list)) or len(arrays) != 2:
-        raise tc.RequestError(
-            f"expected: arrays {short_repr(arrays)} is not the bytes of source and destination, two arrays"
-        )
     for name, memory, operand in zip(("source", "destination"), arrays, (case.src, case.dst), strict=True):
         check_memory("expected: arrays", name, memory, memory_shape(case, operand))
     source, result = arrays[0], arrays[1].copy()

@@ -7,31 +7,41 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any
 
 import tilecopy as tc
 
 from .copy_case import CopyCase
 from .hook_audit import snapshot
-from .properties import build_kernel, request_of
-from .variant_under_test import OPTIONS, VariantUnderTest, plugin_of, reference_of
+from .properties import ANSWERS, PARTITION, ask, build_kernel, request_of
+from .variant_under_test import OPTIONS, VariantUnderTest
+
+
+def reference_of(plugin: Any) -> str | None:
+    """How another process finds a plugin: an installed variant's name, ``MODULE:``, ``MODULE:NAME``; None if it cannot."""
+    if isinstance(plugin, str):
+        return plugin
+    if isinstance(plugin, ModuleType):
+        return f"{plugin.__name__}:"
+    module = type(plugin).__module__
+    values = vars(sys.modules[module]) if module in sys.modules else {}
+    return next((f"{module}:{name}" for name, value in values.items() if value is plugin), None)
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     """What each hook makes of a case, as texts: verdict, partition, PTX."""
-    if (asked := request_of(subject, case)) is None:
+    asked = request_of(subject, case)
+    if asked is None:
         return {}
-    request = asked[1]
-    call, plugin = subject.registry.call, subject.registry_entry
-    verdict = call(plugin, "tilecopy_predicate", request=request)
-    if isinstance(verdict, tc.Decline):
-        return {"verdict": str(verdict)}
-    partition = call(plugin, "tilecopy_partition", request=request)
-    texts = {"verdict": str(verdict), "partition": _plain(snapshot(partition))}
-    kernel = build_kernel(subject, case)
-    if kernel is not None:
-        texts["text"] = kernel.ptx
+    verdict = ask(subject, "tilecopy_predicate", asked[1], case, ANSWERS)
+    texts = {"verdict": str(verdict)}
+    if not isinstance(verdict, tc.Decline):
+        texts["partition"] = _plain(snapshot(ask(subject, "tilecopy_partition", asked[1], case, PARTITION)))
+        kernel = build_kernel(subject, case)
+        texts["text"] = "" if kernel is None else kernel.ptx
     return texts
 
 
@@ -58,42 +68,34 @@ def answers_elsewhere(
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
-    option_makers = {name: make for name, make in subject.options.items() if name not in OPTIONS}
+    makers = {name: make for name, make in subject.options.items() if name not in OPTIONS}
     try:
-        options = pickle.dumps((option_makers, dict(subject.arguments))).hex()
-    except Exception:
+        asked = pickle.dumps((reference, makers, dict(subject.arguments), cases[::-1]))
+    except Exception:  # a maker may be a function that no other process finds
         return None
-    asked = {
-        "plugin": reference,
-        "path": sys.path,
-        "options": options,
-        "cases": [case.to_json() for case in reversed(cases)],
-    }
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "tilecopy_testkit.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
         )
         for hash_seed in hash_seeds
     ]
-    streams = [process.communicate(json.dumps(asked), timeout=120) for process in started]
+    streams = [process.communicate(pickle.dumps(sys.path) + asked, timeout=120) for process in started]
     for process, (_, errors) in zip(started, streams, strict=True):
         if process.returncode:
-            raise tc.PluginError(f"another process cannot ask {reference}: {errors.strip().splitlines()[-1]}")
+            raise tc.PluginError(f"another process cannot ask {reference}: {errors.decode().strip().splitlines()[-1]}")
     return [json.loads(output.splitlines()[-1]) for output, _ in streams]
 
 
 def main() -> None:
     """Answer what standard input asks."""
-    asked: Mapping[str, Any] = json.load(sys.stdin)
-    sys.path[:] = asked["path"]
-    options, arguments = pickle.loads(bytes.fromhex(asked["options"]))  # noqa: S301 - from the process that asks
-    subject = VariantUnderTest.of(plugin_of(asked["plugin"]), options=options, arguments=arguments)
-    print(json.dumps(answers(subject, [CopyCase.from_json(text) for text in asked["cases"]])))
+    sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
+    reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
+    plugin = resolve_name(reference) if ":" in reference else reference
+    print(json.dumps(answers(VariantUnderTest.of(plugin, options=options, arguments=arguments), cases)))
 
 
 if __name__ == "__main__":

@@ -251,12 +251,9 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
         if listed_moves is None:
             return False
         if why := why_wrong(d, values, listed_moves):
-            raise Counterexample(AGREES, f"the partition {why} ({_variables(values)}; {_summary_text(partition)})", d)
+            variables = ", ".join(f"{name} {value}" for name, value in values.items())
+            raise Counterexample(AGREES, f"the partition {why} ({variables}; {_summary_text(partition)})", d)
     return True
-
-
-def _variables(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequest, partition: Any) -> None:

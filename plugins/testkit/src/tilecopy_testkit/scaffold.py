@@ -97,9 +97,10 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
         "@FROM@": source,
         "@TO@": destination,
     }
-    contents = {}
+    contents, templates = {}, files("tilecopy_testkit") / "templates"
     for path, template in FILES.items():
-        text = _template(template.format(hooks=PLAIN[op, source, destination])) if template else ""
+        source_name = f"{template.format(hooks=PLAIN[op, source, destination])}.in"
+        text = (templates / source_name).read_text(encoding="utf-8") if template else ""
         for word, value in words.items():
             text = text.replace(word, value)
         contents[folder / path.format(name=name)] = [text.encode()]
@@ -123,7 +124,3 @@ def _check_free(name: str) -> None:
                 f"name must be new, got {name!r}: {package} {distribution.version} is installed and would be replaced; "
                 "choose another name"
             )
-
-
-def _template(name: str) -> str:
-    return files("tilecopy_testkit").joinpath("templates", f"{name}.in").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from tilecopy.assemblers import how_to_install
+from tilecopy.executors import unavailable_reason
 from tilecopy.harness import Step
 from tilecopy.validators import FUNCTION
 
@@ -30,6 +31,19 @@ from .variant_under_test import WIDTHS_BITS, ArgumentMaker, Moves, OptionMaker, 
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
+_OF_THE_SUBJECT = [
+    "spaces",
+    "dtypes",
+    "targets",
+    "steps",
+    "options",
+    "arguments",
+    "draws",
+    "widths_bits",
+    "expected_narrow",
+    "moves",
+]
+"""Attributes of a suite that its subject is made of."""
 MOST_TRIES = 10
 """The most draws per example while the variant accepts too few copies."""
 SHRINK_EXAMPLES = 200
@@ -212,19 +226,7 @@ class VariantSuite:
     @classmethod
     def subject(cls) -> VariantUnderTest:
         """Return the variant with the attributes of this class, for the targets that the environment selects."""
-        subject = VariantUnderTest.of(
-            cls.plugin,
-            spaces=cls.spaces,
-            dtypes=cls.dtypes,
-            targets=cls.targets,
-            steps=cls.steps,
-            options=cls.options,
-            arguments=cls.arguments,
-            widths_bits=cls.widths_bits,
-            expected_narrow=cls.expected_narrow,
-            draws=cls.draws,
-            moves=cls.moves,
-        )
+        subject = VariantUnderTest.of(cls.plugin, **{name: getattr(cls, name) for name in _OF_THE_SUBJECT})
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
         targets = of_targets(subject.case_space.targets, asked) if asked else subject.case_space.targets
         if not targets:
@@ -299,7 +301,7 @@ class VariantSuite:
 
     def test_the_gpu_gives_the_same(self) -> None:
         """Compare results on the GPU with the oracle, if a target of the record runs on this GPU."""
-        if why := checks.gpu_unavailable_reason():
+        if why := unavailable_reason("cuda"):
             pytest.skip(f"no GPU: {why}")
         if not checks.right_on_gpu(self.subject()):
             pytest.skip("no target of the record runs on this GPU")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -59,30 +57,6 @@ def source_of(plugin: Any) -> Source:
             f"plugin {short_repr(plugin)} has no attribute 'variant' (a tilecopy_core.Variant with a name)"
         )
     return Source(name, "this process", "0", lambda: plugin)
-
-
-def reference_of(plugin: Any) -> str | None:
-    """How another process finds a plugin: ``entry:NAME``, ``module:NAME`` or ``object:MODULE:NAME``; None if it cannot."""
-    if isinstance(plugin, str):
-        return f"entry:{plugin}"
-    if isinstance(plugin, types.ModuleType):
-        return f"module:{plugin.__name__}"
-    module = sys.modules.get(type(plugin).__module__)
-    for name, value in vars(module).items() if module is not None else ():
-        if value is plugin:
-            return f"object:{type(plugin).__module__}:{name}"
-    return None
-
-
-def plugin_of(reference: str) -> Any:
-    """The plugin that :func:`reference_of` named."""
-    from importlib import import_module
-
-    kind, _, rest = reference.partition(":")
-    if kind == "entry":
-        return rest
-    module, _, name = rest.partition(":")
-    return getattr(import_module(module), name) if kind == "object" else import_module(module)
 
 
 @attrs.frozen(eq=False)

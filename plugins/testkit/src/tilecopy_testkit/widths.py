@@ -54,7 +54,7 @@ def widest(
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
     """Values of the variables that stand for all that a start can have: it is affine in them, or in what they are divided by."""
     d = case
-    used = {t.variable for o in (d.dst, d.src) for s in o.starts for t in s.terms}
+    used = d.variables
     ranges = {
         "block": range(d.blocks) if "block" in used else range(1),
         "turn": range(d.iterations) if "turn" in used else range(1),
