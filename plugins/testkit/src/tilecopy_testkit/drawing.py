@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from .bulk_cases import bulk_case
 from .case_space import CaseSpace, Draw, Seeded
 from .copy_case import CopyCase
-from .fragment_cases import fragment_case
-from .matrix_cases import matrix_case
-from .memory_cases import staged_case
+from .fragment_cases import fragment_case, matrix_case
+from .memory_cases import bulk_case, staged_case
 from .mutators import mutate
 from .tensor_memory_cases import tensor_case, tensor_fragment_case
 
