@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,7 @@ def test_data_is_the_same_when_copied(how: str) -> None:
     assert repr(both[1] - both[0] - both[2]) == "0"  # a symbol stays itself among what is copied together
 
 
+@cache
 def plans_of_every_variant() -> dict[str, tc.Plan]:
     """One of each first-party variant, between memories of one kernel."""
     k = tc.KernelBuilder("variants", threads=128)
