@@ -129,7 +129,7 @@ def assembled(session: nox.Session) -> None:
     """Every text that `nox -s tests` emulated goes to ptxas, and 2,000 mutated texts to the emulator and to ptxas."""
     sync(session, "test")
     session.run("python", "tests/tools/assembled.py", str(EMULATED_TEXTS))
-    session.run("python", "plugins/emulator/tests/mutations.py", *(session.posargs or ["2000"]))
+    session.run("python", "tests/tools/mutated_texts.py", *(session.posargs or ["2000"]))
 
 
 @nox.session

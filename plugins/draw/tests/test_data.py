@@ -1,8 +1,6 @@
 """What pictures say, held against partitions, layouts and the emulator's own counts."""
 
 import re
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,13 +9,11 @@ import tilecopy as tc
 from tilecopy import S, TileLayout, laneid
 from tilecopy_draw import draw
 from tilecopy_emulator import EmulatorExecutor
+from tilecopy_test_helpers import picture_cases as cases
 from tilecopy_test_helpers.mentions import mentions
+from tilecopy_test_helpers.picture_cases import CASES, memory, swizzled
 
 from tilecopy_core.plugin import evaluate, symbols_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-import cases
-from cases import CASES, memory, swizzled
 
 
 def accesses(data, side):

@@ -2,8 +2,6 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import tilecopy as tc
@@ -11,11 +9,9 @@ from click.testing import CliRunner
 from tilecopy import S, TileLayout, laneid
 from tilecopy_draw import draw
 from tilecopy_draw.command import draw_command
+from tilecopy_test_helpers import picture_cases as cases
 from tilecopy_test_helpers.mentions import mentions
-
-sys.path.insert(0, str(Path(__file__).parent))
-import cases
-from cases import memory, swizzled
+from tilecopy_test_helpers.picture_cases import memory, swizzled
 
 COPY = ["global float16 [64, 64] [0:16, :]", "shared float16 [16, 64]", "--scope", "cta:64"]
 

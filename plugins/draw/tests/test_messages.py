@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
 from tilecopy_draw import draw
-
-sys.path.insert(0, str(Path(__file__).parent))
-import cases
+from tilecopy_test_helpers import picture_cases as cases
 
 
 @pytest.mark.parametrize(

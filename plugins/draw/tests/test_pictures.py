@@ -3,7 +3,6 @@
 import re
 import sys
 from itertools import combinations
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,9 +10,7 @@ import tilecopy as tc
 from tilecopy_draw import draw
 from tilecopy_draw.svg import text_width
 from tilecopy_test_helpers.mentions import mentions
-
-sys.path.insert(0, str(Path(__file__).parent))
-from cases import CASES, gmem_smem, memory, swizzled
+from tilecopy_test_helpers.picture_cases import CASES, gmem_smem, memory, swizzled
 
 PATTERN = "url(#absent)"
 

@@ -1,4 +1,4 @@
-"""Launch the kernels of :mod:`single_instructions` on this machine's GPU and compare every byte with the emulator.
+"""Launch the kernels of :mod:`tilecopy_test_helpers.single_instructions` on this machine's GPU and compare every byte with the emulator.
 
 ``python compare_on_gpu.py [PART OF A NAME]``: prints each case that differs, with the first lanes at fault, then counts; exit status 1 when a
 case that is not approximate differs. Cases whose names begin with ``approximate`` are counted apart: the ISA gives an error bound for them.
@@ -12,15 +12,12 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-
-sys.path.insert(0, str(Path(__file__).parent))
-from single_instructions import Case, cases
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.single_instructions import Case, cases
 
 MODULE_KERNELS = 64
 HEADER_LINES = 3

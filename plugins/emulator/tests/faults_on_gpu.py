@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-
-sys.path.insert(0, str(Path(__file__).parent))
-from corpus import CASES, Case
+from tilecopy_test_helpers.corpus import CASES, Case
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 PLAIN_SECONDS, TOOL_SECONDS = 12, 25

@@ -1,4 +1,4 @@
-"""Every form of the arithmetic tables against an independent reference (:mod:`reference`), on edge values and random ones."""
+"""Every form of the arithmetic tables against an independent reference (:mod:`tilecopy_test_helpers.instruction_reference`), on edge values and random ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import subprocess
 
 import numpy as np
 import pytest
-import reference
-import single_instructions
-from reference import decode
 from tilecopy.assemblers import ptxas_path
 from tilecopy_emulator import alu
 from tilecopy_emulator.alu.atomic import FAMILIES, atomic_operation
+from tilecopy_test_helpers import instruction_reference as reference
+from tilecopy_test_helpers import single_instructions
+from tilecopy_test_helpers.instruction_reference import decode
 
 LANES = 8
 CASES: dict[str, list] = {}

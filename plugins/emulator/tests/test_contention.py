@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.bounded_work import at_most
 from tilecopy_test_helpers.mentions import is_hazard
-from work import at_most
 
 HEAD = """
 .version 8.0

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from corpus.model import LATE, Case
-from corpus.runner import run, verdict
 from tilecopy import HazardError
 from tilecopy_emulator.machine.engines import Engines
+from tilecopy_test_helpers.corpus.model import LATE, Case
+from tilecopy_test_helpers.corpus.runner import run, verdict
 
 G2S = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 S2S = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"

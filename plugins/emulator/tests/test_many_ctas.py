@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilecopy as tc
-from corpus import CASES, CLEAN, Case
-from corpus.model import Text
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers.corpus import CASES, CLEAN, Case
+from tilecopy_test_helpers.corpus.model import Text
 from tilecopy_test_helpers.mentions import is_hazard
 
 GROUPS = 3

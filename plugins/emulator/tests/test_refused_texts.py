@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from mutations import refused_by_ptxas
 from tilecopy.assemblers import available_assemblers
 from tilecopy_emulator import UnsupportedPtxError, parse
 from tilecopy_emulator.opcodes.table import compile_program
+from tilecopy_test_helpers.mutated_texts import refused_by_ptxas
 
 HAS_PTXAS = "ptxas" in available_assemblers()
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"

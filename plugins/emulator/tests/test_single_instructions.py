@@ -10,12 +10,12 @@ import itertools
 
 import numpy as np
 import pytest
-import reference
-import single_instructions
-from single_instructions import THREADS, Case, roles_of, width_of
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers import instruction_reference as reference
+from tilecopy_test_helpers import single_instructions
 from tilecopy_test_helpers.mentions import is_hazard
+from tilecopy_test_helpers.single_instructions import THREADS, Case, roles_of, width_of
 
 LANES = 12
 

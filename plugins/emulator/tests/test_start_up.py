@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tilecopy_emulator import UnsupportedPtxError, parse, run_cuda, run_ptx
 from tilecopy_emulator.cuda_cpp.precompiled import precompiled_headers
-from work import at_most
+from tilecopy_test_helpers.bounded_work import at_most
 
 KERNEL = """
 __global__ void k(int* x) {{ auto block = cooperative_groups::this_thread_block(); x[block.thread_rank()] = {}; block.sync(); }}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_test_helpers import instruction_reference as reference
 from tilecopy_test_helpers.mentions import mentions
 
 PARTS = ["b0", "b1", "b2", "b3", "h0", "h1"]

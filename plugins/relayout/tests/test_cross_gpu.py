@@ -6,8 +6,6 @@ import sys
 import threading
 from typing import Any
 
-import fake_gpu
-import fake_planner
 import numpy as np
 import pytest
 from tilecopy import LaunchError, RequestError
@@ -16,6 +14,7 @@ from tilecopy_relayout.arrays import frameworks
 from tilecopy_relayout.arrays.devices import DevicePlacement
 from tilecopy_relayout.local import cached_launches, call
 from tilecopy_relayout.planner import plan as planner
+from tilecopy_test_helpers import fake_gpu, fake_planner
 from tilecopy_test_helpers.mentions import mentions
 
 A = np.arange(24, dtype=np.float32).reshape(4, 6)

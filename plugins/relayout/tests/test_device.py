@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
-import fake_gpu
-import fake_planner
 import numpy as np
 import pytest
 from tilecopy import LaunchError, RequestError
@@ -19,6 +17,7 @@ from tilecopy_relayout.arrays import frameworks
 from tilecopy_relayout.local import cached_launches, call, host
 from tilecopy_relayout.planner import kernels
 from tilecopy_relayout.planner import plan as planner
+from tilecopy_test_helpers import fake_gpu, fake_planner
 from tilecopy_test_helpers.mentions import mentions
 
 

@@ -8,21 +8,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-import fake_gpu
 import numpy as np
 import pytest
+from tilecopy_test_helpers import fake_gpu
 from tilecopy_test_helpers.mentions import mentions
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
 
-import fake_planner
 from tilecopy import RequestError
 from tilecopy_cli import npy
 from tilecopy_cli.commands import tilecopy
 from tilecopy_cli.errors import FileError
 from tilecopy_relayout.files import npy_files as files
 from tilecopy_relayout.planner import plan as planner
+from tilecopy_test_helpers import fake_planner
 
 A = np.random.default_rng(0).integers(0, 256, 6 * 8 * 5 * 4, np.uint8).view(np.float32).reshape(6, 8, 5)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import faults
 import pytest
+from tilecopy_test_helpers import broken_variants
 from tilecopy_test_helpers.suites import first_counterexample
 from tilecopy_testkit import VariantUnderTest
 
 pytestmark = pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite: drawn copies may be slow
-BROKEN = {fault.name: getattr(faults, f"broken_{number}") for number, fault in enumerate(faults.FAULTS)}
+BROKEN = {
+    fault.name: getattr(broken_variants, f"broken_{number}") for number, fault in enumerate(broken_variants.FAULTS)
+}
 
 
-DESIGNS = sorted({fault.base for fault in faults.FAULTS})
+DESIGNS = sorted({fault.base for fault in broken_variants.FAULTS})
 
 
 def test_the_corpus_is_large_and_covers_every_design() -> None:
-    assert len(BROKEN) == len(faults.FAULTS) >= 130
+    assert len(BROKEN) == len(broken_variants.FAULTS) >= 130
     own = {"gmem_smem", "ldgsts", "reg", "dsmem", "tcgen05_cp", "ragged", "regperm", "regperm_shfl"}
     assert set(DESIGNS) == {*own, "elementwise", "bulk_store"}
 
@@ -32,8 +34,8 @@ ASSEMBLED = {"predicate declines one claimed target"}
     ],
 )
 def test_a_fault_is_found_and_told(number: int) -> None:
-    fault = faults.FAULTS[number]
-    subject = VariantUnderTest.of(BROKEN[fault.name], **faults.ABOUT.get(fault.base, {}))
+    fault = broken_variants.FAULTS[number]
+    subject = VariantUnderTest.of(BROKEN[fault.name], **broken_variants.ABOUT.get(fault.base, {}))
     finding = first_counterexample(subject, examples=fault.examples, only=[fault.by] if fault.by else ())
     assert finding is not None
     assert str(finding).startswith(f"rule: {finding.rule}\nfound: {finding.found}")
@@ -42,5 +44,5 @@ def test_a_fault_is_found_and_told(number: int) -> None:
 @pytest.mark.parametrize("name", ["elementwise", "ldgsts"])
 def test_a_correct_design_is_not_flagged(name: str) -> None:
     """As the broken ones are judged. Every design holds the same by the suite of its package, or of test_third_party.py."""
-    subject = VariantUnderTest.of(faults.design(name), **faults.ABOUT.get(name, {}))
+    subject = VariantUnderTest.of(broken_variants.design(name), **broken_variants.ABOUT.get(name, {}))
     assert first_counterexample(subject, examples=20) is None

@@ -7,13 +7,12 @@ import sys
 from typing import Any
 
 import attrs
-import faults
 import numpy as np
 import pytest
-import thirdparty
 import tilecopy as tc
 from hypothesis import given, settings
 from tilecopy.assemblers import assemble
+from tilecopy_test_helpers import broken_variants, third_party_variants
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_testkit import (
     AffineStart,
@@ -54,7 +53,7 @@ COPY = CopyCase(op="copy", dtype="float32", scope="warp", threads=32, target="sm
 
 
 @settings(max_examples=60, deadline=None)
-@given(requests(thirdparty.elementwise))
+@given(requests(third_party_variants.elementwise))
 def test_a_description_is_what_its_line_says(description: CopyCase) -> None:
     assert CopyCase.from_json(description.to_json()) == description
     assert description.op in str(description)
@@ -97,9 +96,11 @@ def test_brute_force_finds_what_is_known() -> None:
 
 
 def test_a_finding_reads_like_a_review() -> None:
-    number = next(n for n, fault in enumerate(faults.FAULTS) if fault.name == "swizzle of the destination is forgotten")
+    number = next(
+        n for n, fault in enumerate(broken_variants.FAULTS) if fault.name == "swizzle of the destination is forgotten"
+    )
     with pytest.raises(Counterexample) as caught:
-        for_all(VariantUnderTest.of(getattr(faults, f"broken_{number}")), properties.results_are_right, 40)
+        for_all(VariantUnderTest.of(getattr(broken_variants, f"broken_{number}")), properties.results_are_right, 40)
     finding = caught.value
     lines = str(finding).split("\n")
     assert lines[0] == f"rule: {properties.RESULT}" and lines[1].startswith("found: ")
@@ -113,7 +114,7 @@ def test_a_finding_reads_like_a_review() -> None:
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    ranges = VariantUnderTest.of(thirdparty.bulk_store).case_space
+    ranges = VariantUnderTest.of(third_party_variants.bulk_store).case_space
     assert case_of_seed(ranges, "one") == case_of_seed(ranges, "one") != case_of_seed(ranges, "two")
 
 
@@ -188,7 +189,7 @@ def test_moves_are_held_against_the_layouts() -> None:
 
 def test_the_smallest_copy_is_told() -> None:
     """Of copies with more than one CTA those with the fewest choices, whatever was drawn first."""
-    subject = VariantUnderTest.of(thirdparty.elementwise)
+    subject = VariantUnderTest.of(third_party_variants.elementwise)
 
     def no_two_ctas(subject: VariantUnderTest, description: CopyCase) -> bool:
         if description.blocks > 1 and description.dtype != "float16":
@@ -206,11 +207,11 @@ def test_an_author_draws_layouts_of_his_own() -> None:
     def mine(draw: Draw, ranges: CaseSpace) -> CopyCase:
         return attrs.evolve(COPY, op="copy", threads=draw.choose([32, 64]), target=ranges.targets[0])
 
-    subject = VariantUnderTest.of(thirdparty.elementwise, draws=mine)
+    subject = VariantUnderTest.of(third_party_variants.elementwise, draws=mine)
     drawn = [case_of_seed(subject.case_space, str(number)) for number in range(40)]
     assert {d.threads for d in drawn if d.src == ARRAY} == {32, 64}
     assert 20 < sum(d.src == ARRAY for d in drawn) < 40
-    other = VariantUnderTest.of(thirdparty.bulk_store, draws=mine)
+    other = VariantUnderTest.of(third_party_variants.bulk_store, draws=mine)
     assert case_of_seed(other.case_space, "0").op == "copy_async", "what the record does not claim is not drawn"
 
 
@@ -218,7 +219,7 @@ def test_arrays_past_2_to_the_31_take_no_memory() -> None:
     resource = pytest.importorskip("resource", reason="Windows does not tell how much memory a process has used")
     unit = 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert far_places_are_right(VariantUnderTest.of(thirdparty.elementwise)) >= 4
+    assert far_places_are_right(VariantUnderTest.of(third_party_variants.elementwise)) >= 4
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < (1 << 29) // unit  # less than 512 MiB of 2 GiB
 
 
@@ -255,16 +256,16 @@ def test_multicast_arrives_at_every_cta_of_the_mask() -> None:
 
 def test_declines_that_another_variant_shows_not_to_be_needed() -> None:
     class Picky:
-        variant = attrs.evolve(thirdparty.elementwise.variant, name="picky")
+        variant = attrs.evolve(third_party_variants.elementwise.variant, name="picky")
 
         @tc.hookimpl
         def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
             return tc.Decline(f"{request.dst} is not for me")
 
-        tilecopy_partition = thirdparty.elementwise.tilecopy_partition
-        tilecopy_emit = thirdparty.elementwise.tilecopy_emit
+        tilecopy_partition = third_party_variants.elementwise.tilecopy_partition
+        tilecopy_emit = third_party_variants.elementwise.tilecopy_emit
 
-    found = declined_alone(VariantUnderTest.of(Picky()), 40, [VariantUnderTest.of(thirdparty.elementwise)])
+    found = declined_alone(VariantUnderTest.of(Picky()), 40, [VariantUnderTest.of(third_party_variants.elementwise)])
     assert [each.takers for each in found] == [("elementwise",)] * 2 and sum(each.count for each in found) > 20
     assert "is not for me" in str(found[0]) and found[0].example.to_json() in str(found[0])
 
@@ -282,12 +283,12 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
 
     class Marked:
         variant = attrs.evolve(
-            thirdparty.elementwise.variant,
+            third_party_variants.elementwise.variant,
             name="marked",
             options=(tc.Option("word", (tc.Region,), "holds 2"), tc.Option("number", (int, tc.Expr), "5")),
         )
-        tilecopy_predicate = thirdparty.elementwise.tilecopy_predicate
-        tilecopy_partition = thirdparty.elementwise.tilecopy_partition
+        tilecopy_predicate = third_party_variants.elementwise.tilecopy_predicate
+        tilecopy_partition = third_party_variants.elementwise.tilecopy_partition
 
         @tc.hookimpl
         def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
@@ -295,7 +296,7 @@ def test_a_launch_has_arguments_of_the_variants_own() -> None:
             two = ptx.reg("pred")
             ptx.instr("setp.eq.b32", two, word, 2)
             with ptx.if_(two), ptx.if_(ptx.predicate(request.options["number"] == 5)):
-                thirdparty.elementwise.tilecopy_emit(request, partition, ptx)
+                third_party_variants.elementwise.tilecopy_emit(request, partition, ptx)
 
     def subject(table: Any) -> VariantUnderTest:
         options = {

@@ -1,16 +1,16 @@
 """Correct third-party variants pass the suite: nothing right is flagged."""
 
-import thirdparty
+from tilecopy_test_helpers import third_party_variants
 from tilecopy_testkit import VariantSuite
 
 
 class TestElementwise(VariantSuite):
-    plugin = thirdparty.elementwise
+    plugin = third_party_variants.elementwise
 
 
 class TestBulkStore(VariantSuite):
-    plugin = thirdparty.bulk_store
+    plugin = third_party_variants.bulk_store
 
 
 class TestRenamed(VariantSuite):
-    plugin = thirdparty.renamed
+    plugin = third_party_variants.renamed

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tilecopy import target_of
 from tilecopy.assemblers import assemble, available_assemblers
-
-from corpus import CASES, CLEAN
-from corpus.model import Case, Text
+from tilecopy_test_helpers.corpus import CASES, CLEAN
+from tilecopy_test_helpers.corpus.model import Case, Text
 
 pytestmark = pytest.mark.skipif("ptxas" not in available_assemblers(), reason="no ptxas")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import tilecopy as tc
 from tilecopy_emulator import UnsupportedPtxError
-from work import at_most
-
-from corpus import CASES, CLEAN, Case
-from corpus.model import LATE
-from corpus.runner import run, verdict
+from tilecopy_test_helpers.bounded_work import at_most
+from tilecopy_test_helpers.corpus import CASES, CLEAN, Case
+from tilecopy_test_helpers.corpus.model import LATE
+from tilecopy_test_helpers.corpus.runner import run, verdict
 
 MAX_CALLS = 2_000_000
 """Calls of functions for any one program: an endless loop is reported by progress, within this."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import tilecopy as tc
+from tilecopy_test_helpers import corpus
+from tilecopy_test_helpers.corpus.cuda.sources import SOURCES, Cuda
+from tilecopy_test_helpers.corpus.model import Case, Text
+from tilecopy_test_helpers.corpus.runner import run
 from tilecopy_test_helpers.mentions import mentions
 
-from corpus.cuda.sources import SOURCES, Cuda
-from corpus.model import Case, Text
-from corpus.runner import run
-
-FOLDER = Path(__file__).parent / "cuda"
+FOLDER = Path(corpus.__file__).parent / "cuda"
 
 
 def case_of(cuda: Cuda) -> Case:

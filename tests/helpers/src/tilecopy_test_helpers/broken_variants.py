@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 import attrs
-import thirdparty
 import tilecopy as tc
 
 from tilecopy_core.integers import substitute, symbols_of
@@ -20,13 +19,15 @@ from tilecopy_core.plugin import CopyRequest, PtxBuilder, TileLayout, Variant, h
 from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
 from tilecopy_partitions import opposite
 
+from . import third_party_variants
+
 Emit = Callable[[Any, CopyRequest, Any, Any], None]
 
 
 def design(name: str) -> Any:
-    """A correct variant: a third-party one of this folder, or an installed one."""
-    if hasattr(thirdparty, name):
-        return getattr(thirdparty, name)
+    """A correct variant: one of third_party_variants, or an installed one."""
+    if hasattr(third_party_variants, name):
+        return getattr(third_party_variants, name)
     return next(source for source in installed_sources(VARIANTS_GROUP) if source.name == name).load()
 
 

@@ -1,26 +1,22 @@
-"""Mutated PTX: texts with one change, drawn by a seed, to compare what the emulator refuses with what ptxas refuses.
-
-``python mutations.py [COUNT [SEED]]`` prints every text that ptxas refuses and the emulator takes, but for those of :data:`LISTED`.
-"""
+"""Mutated PTX: texts with one change, drawn by a seed, to compare what the emulator refuses with what ptxas refuses."""
 
 from __future__ import annotations
 
 import os
 import random
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from corpus import CASES, CLEAN
 from tilecopy import TARGETS
 from tilecopy.assemblers import assemble
 from tilecopy.errors import AssemblerError
 from tilecopy_emulator import UnsupportedPtxError, parse
 from tilecopy_emulator.opcodes.table import compile_program
 
-HERE = Path(__file__).parent
+from .corpus import CASES, CLEAN
+
 LISTED = {
     r"Unsupported \.version": "the text is of a newer compiler than this ptxas; the emulator runs it if it knows its instructions",
     r"died of SIGFPE": "ptxas crashes on some sizes of .reqntid and says nothing of the text",
@@ -40,18 +36,18 @@ _OPCODES = "add sub mul mad ld st mov and or setp selp cvt bra ret exit bar atom
 _TOKEN = re.compile(r"//[^\n]*|\"[^\"]*\"|[%$\w]+(?:::\w+)*|[^\s\w]|\s+")
 
 
-def sources() -> list[str]:
-    """Texts that the suites emulate: those of the corpus, of nvcc, of Triton, and the golden ones where they are."""
+def sources(folders: Iterable[Path] = ()) -> list[str]:
+    """Return the texts of the corpus, those that nvcc made of its CUDA C++, and those in some folders."""
     texts = [case.correct().ptx for case in [*CASES, *CLEAN]]
-    files = [*HERE.glob("corpus/cuda/*.ptx"), *HERE.glob("cuda/*.ptx"), *HERE.glob("triton/*.ptx")]
-    files += HERE.parents[2].glob("tests/golden/*.ptx")
-    compiled = [re.sub(r"\.version 9\.\d", ".version 9.0", file.read_text()) for file in sorted(files)]
+    compiled_corpus = Path(__file__).parent / "corpus" / "cuda"
+    files = [file for folder in (compiled_corpus, *folders) for file in sorted(folder.glob("*.ptx"))]
+    compiled = [re.sub(r"\.version 9\.\d", ".version 9.0", file.read_text()) for file in files]
     return texts + [text for text in compiled if len(text) < 20_000]
 
 
-def mutants(seed: int, count: int) -> Iterator[tuple[str, str]]:
-    """``(what was changed, text)``, each with one change."""
-    texts, draw = sources(), random.Random(seed)
+def mutants(seed: int, count: int, folders: Iterable[Path] = ()) -> Iterator[tuple[str, str]]:
+    """Yield ``(what was changed, text)``, each with one change; the files of some folders are changed too."""
+    texts, draw = sources(folders), random.Random(seed)
     while count:
         text = draw.choice(texts)
         what, changed = draw.choice(_CHANGES)(text, draw)
@@ -204,17 +200,10 @@ def refused_by_ptxas(text: str) -> str:
     return ""
 
 
-def differences(seed: int, count: int) -> list[str]:
+def differences(seed: int, count: int, folders: Iterable[Path] = ()) -> list[str]:
     """What was changed in each text that ptxas refuses and the emulator takes, and what ptxas says; those of :data:`LISTED` left out."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        taken = [(what, text) for what, text in mutants(seed, count) if not refused_by_emulator(text)]
+        taken = [(what, text) for what, text in mutants(seed, count, folders) if not refused_by_emulator(text)]
         logs = pool.map(refused_by_ptxas, (text for _, text in taken))
         found = [f"{what}\n{log}" for (what, _), log in zip(taken, logs, strict=True) if log]
     return [each for each in found if not any(re.search(listed, each) for listed in LISTED)]
-
-
-if __name__ == "__main__":
-    drawn, number = (int(each) for each in (sys.argv[1:] + ["2000", "1"][len(sys.argv) - 1 :]))
-    left = differences(number, drawn)
-    print(*left, f"{drawn} mutated texts of seed {number}: ptxas alone refuses {len(left)}", sep="\n")
-    sys.exit(bool(left))

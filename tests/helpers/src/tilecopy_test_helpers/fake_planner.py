@@ -11,7 +11,8 @@ import attrs
 import numpy as np
 from tilecopy_relayout.planner.launching import low_bits
 from tilecopy_relayout.planner.problem import RelayoutSpec
-from tilecopy_test_helpers.fake_driver import on_host
+
+from .fake_driver import on_host
 
 asked: list[Plan] = []
 """Every plan that was asked for, in order."""

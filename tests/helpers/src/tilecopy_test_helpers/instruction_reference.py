@@ -10,7 +10,7 @@ import math
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from single_instructions import width_of
+from .single_instructions import width_of
 
 INF, NAN = "inf", "nan"
 FORMATS = {  # fraction bits, exponent bits, canonical NaN

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from tilecopy import executor_registry as running
 from tilecopy_cuda.cuda import CudaExecutor
-from tilecopy_test_helpers.fake_driver import FakeDriver
+
+from .fake_driver import FakeDriver
 
 
 class FakeGpu(FakeDriver):

@@ -1,6 +1,0 @@
-"""Puts the corpus on the path."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
