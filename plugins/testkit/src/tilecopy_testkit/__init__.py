@@ -1,8 +1,8 @@
-"""tilecopy-testkit: proves a variant.
+"""tilecopy-testkit: tests of variants.
 
-:class:`VariantSuite` is a class of pytest tests to subclass; :func:`requests` are hypothesis strategies of whole kernels;
-:func:`expected` is the NumPy oracle. ``tilecopy testkit campaign`` runs many thousands of copies over every
-installed variant, ``tilecopy new-variant`` writes the package of a new one.
+:class:`VariantSuite` is a class of pytest tests to subclass. :func:`requests` returns hypothesis strategies of whole kernels.
+:func:`expected` is the NumPy oracle. ``tilecopy testkit campaign`` runs thousands of copies for every installed variant.
+``tilecopy new-variant`` writes a package with a new variant.
 """
 
 from typing import TYPE_CHECKING

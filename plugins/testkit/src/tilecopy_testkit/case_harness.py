@@ -1,6 +1,6 @@
-"""The kernel around a copy: both memories filled byte by byte, the copy and what completes it, both memories shown.
+"""The harness of a copy: a kernel that fills both memories, copies, waits for the completion and stores both memories.
 
-Nothing but the copy itself is lowered by a variant: what surrounds it are loads and stores of single elements.
+Only the copy itself is lowered by a variant. The harness loads and stores single elements.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from .variant_under_test import VariantUnderTest
 
 
 def _argument(name: str, value: Any) -> Any:
-    """What an author's function made, where a launch can take it."""
+    """Return an argument that an author's function returned, if a launch can take it."""
     if not isinstance(value, (np.ndarray, int)):
-        raise tc.PluginError(f"argument {name}: {short_repr(value)} is not a NumPy array or an integer")
+        raise tc.PluginError(f"argument {name} must be a NumPy array or an integer, got {short_repr(value)}")
     return value
 
 
 def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """The sizes that a launch gives: those of a global array that has one stride a dimension, where they are asked for."""
+    """Return the sizes of a global array with one stride per dimension that are known only at launch, if the case has such."""
     plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
     return operand.shape if case.dynamic_shape and plain and len(operand.iters) == len(operand.shape) else ()
 
 
 class CaseHarness(Harness):
-    """A kernel in the making, as completions and options see it.
+    """The builder of a case's kernel, which completions and options can use.
 
     Args:
-        case: of the copy.
-        subject: its variant.
-        skip: a step that is not done.
-        left_out: options that are not given.
-        unread: elements of a global source that no box has: one more CTA writes them meanwhile, so that who reads them
-            races with it.
+        case: the case.
+        subject: the variant.
+        skip: the name of a completion step to omit.
+        left_out: the names of options to omit.
+        unread: the number of elements of a global source outside all boxes. One more CTA writes them during the copy, so that
+            reading them is a race.
 
     Attributes:
         kernel: the builder.
-        case: of the copy.
+        case: the case.
         turn: the loop's index, or 0.
         rank: the CTA's rank in its cluster.
-        sizes: of ``dst`` and ``src`` those that are known at launch only, or ().
-        arguments: by name, the parameters of the variant's own: a buffer in global memory, or a symbolic integer.
+        sizes: the sizes of ``dst`` and ``src`` that are known only at launch, or ().
+        arguments: the variant's own parameters by name: a buffer in global memory, or a symbolic integer.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class CaseHarness(Harness):
     # ------------------------------------------------------------------------------------------- operands
 
     def region(self, side: str) -> tc.Region:
-        """The box of ``dst`` or ``src``."""
+        """Return the region of ``dst`` or ``src``."""
         one_of("dst", "src").check(side, "CaseHarness.region", "side")
         operand = getattr(self.case, side)
         return self.memories[side].buffer[operand.box(self._values())]
 
     def options(self) -> dict[str, Any]:
-        """The options of the copy."""
+        """Return the options of the copy, by name."""
         return {name: value for name, value in super().options().items() if name not in self._left_out}
 
     def request(self, **changes: Any) -> tc.CopyRequest:
-        """The request of the copy, as the kernel would make it."""
+        """Return the request that the kernel would make for the copy."""
         d = self.case
         active = tc.ActiveThreads(d.threads)
         if d.issued_by == "one" and d.threads > 1:
@@ -155,7 +155,7 @@ class CaseHarness(Harness):
         return {"block": self.cta, "turn": self.turn, "unit": unit, "n": self.scalar}
 
     def _second_of_a_ring(self) -> tc.Mbarrier:
-        """An mbarrier after one that nobody initializes: who takes the first one is seen."""
+        """Return the second mbarrier of a buffer. The first is not initialized, so that its use is an error."""
         ring = self.kernel.shared(2, "uint64", name="mbar", align_bytes=8)
         second = tc.Buffer(
             1, "uint64", space="shared", name="mbar", memory=ring.memory, align_bytes=8, storage_offset=1
@@ -173,7 +173,7 @@ class CaseHarness(Harness):
         return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
 
     def _own(self, name: str, value: Any) -> Any:
-        """The parameter of an argument that is the variant's own."""
+        """Return the parameter for an argument of the variant."""
         value = _argument(name, value)
         if isinstance(value, int):
             return self.kernel.scalar(name, lower=min(0, value), upper=max(0, value))
@@ -196,7 +196,7 @@ class CaseHarness(Harness):
             return self.kernel.tmem(shape, dtype, layout=operand.layout, name=f"{name}_tensor")
         sizes = self.sizes[name]
         layout: Any = operand.layout
-        if sizes:  # of the class that arrays of run-time sizes have
+        if sizes:  # the class of layouts with run-time sizes
             strided: Any = type(tc.Buffer(sizes, "uint8", space="global").layout)
             layout = strided(sizes, tuple(s for _, s, _ in operand.iters))
         return tc.Buffer(
@@ -213,7 +213,7 @@ class CaseHarness(Harness):
     # ------------------------------------------------------------------------------------------- the kernel
 
     def build(self) -> tc.BuiltKernel:
-        """The whole kernel.
+        """Return the built kernel.
 
         Raises:
             NoVariantError: the variant declines the copy.
@@ -239,13 +239,13 @@ class CaseHarness(Harness):
         )
 
     def _filling(self, side: str, word: Any) -> AbstractContextManager[Any]:
-        """Return the block in which a word of shared memory is filled: what is not read stays poison."""
+        """Return the block in which a word of shared memory is filled; words that are not read stay uninitialized."""
         if side == "dst" or self._mask is None:
             return nullcontext()
         return self.kernel.if_(self.kernel.load(self._mask[self.cta, word // self._words]) != 0)
 
     def _columns_filled(self, side: str) -> Sequence[int]:
-        """Return the first of each four columns of tensor memory that are filled: of a source those that are read."""
+        """Return the first of each four columns of tensor memory to fill; of a source, only columns that are read."""
         if side == "dst":
             return super()._columns_filled(side)
         *places, size = memory_shape(self.case, self.case.src)
@@ -259,41 +259,41 @@ class CaseHarness(Harness):
 def launch_arguments(
     subject: VariantUnderTest, case: CopyCase, source: Any, target: Any, unread: Any = None
 ) -> list[Any]:
-    """Return the arguments of a launch: those of :func:`arguments_of`, then the variant's own."""
+    """Return the arguments of a launch: those of :func:`arguments_of`, then those of the variant."""
     own = [_argument(name, make(case)) for name, make in subject.arguments.items()]
     return [*arguments_of(case, source, target, unread), *own]
 
 
 @checked(case=CASE, seed=NATURAL)
 def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
-    """Random bytes for the memories of source and destination (:mod:`.oracle` says in what shape)."""
+    """Return random bytes for the memories of source and destination, in the shapes of :mod:`.oracle`."""
     rng = np.random.default_rng(seed)
     source, target = (rng.integers(0, 256, memory_shape(case, operand), np.uint8) for operand in (case.src, case.dst))
     return consistent(case, source), target
 
 
 def unread_places(case: CopyCase) -> Any:
-    """The words of a global source that no box reads."""
+    """Return the indices of the words of a global source that no box reads."""
     _, words = element_storage(tc.dtype_of(case.dtype).bits)
     return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 
 
 @checked(case=CASE)
 def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
-    """The arguments of the kernel, over the memories themselves: a launch changes ``target``.
+    """Return the arguments of the kernel. They are views of the memories, so a launch changes ``target``.
 
     Args:
-        case: of the copies.
+        case: the case.
         source: bytes of the source's memory.
-        target: bytes of the destination's.
-        unread: the places that one more CTA writes.
+        target: bytes of the destination's memory.
+        unread: indices of the words that one more CTA writes.
     """
     word, words = element_storage(tc.dtype_of(case.dtype).bits)
     check_memory("arguments_of", "source", source, memory_shape(case, case.src))
     check_memory("arguments_of", "target", target, memory_shape(case, case.dst))
     fits = unread is None or (isinstance(unread, np.ndarray) and unread.dtype == np.int32 and unread.ndim == 1)
     if not fits:
-        raise tc.RequestError(f"arguments_of: unread {short_repr(unread)} is not places (an array of int32), or None")
+        raise tc.RequestError(f"arguments_of: unread must be a 1-D array of int32, or None, got {short_repr(unread)}")
 
     def as_argument(memory: Any, operand: Operand) -> Any:
         if operand.space == "tmem":

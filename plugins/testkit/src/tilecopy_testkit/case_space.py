@@ -1,4 +1,4 @@
-"""The space of copies that are drawn for a variant, and where choices come from: seeds, which are quick, or Hypothesis, which shrinks."""
+"""The copies that can be drawn for a variant, and the sources of random choices: a seed, or Hypothesis, which can shrink."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ DTYPES = (
     "float16", "float32", "uint8", "bfloat16", "float64", "int8", "bool", "float8_e4m3fn", "float8_e5m2",
     "int16", "uint16", "int32", "uint32", "int64", "uint64", "complex64", "complex128",
 )  # fmt: skip
-"""Element types that are drawn unless others are asked for."""
+"""The element types to draw by default."""
 
 
 class Draw(Protocol):
-    """Where choices come from."""
+    """The interface of a source of random choices."""
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of some; the first is the simplest."""
+        """Return one of the options; the first is the simplest."""
 
 
 class Seeded:
-    """Choices that follow from a seed."""
+    """A source of random choices from a seed."""
 
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of some."""
+        """Return one of the options."""
         return options[int(self._random.random() * len(options))]
 
 
 def shuffle(draw: Draw, items: Sequence[T]) -> list[T]:
-    """All of some in a drawn order; the given one is the simplest."""
+    """Return items in a random order; the given order is the simplest."""
     remaining, order = list(items), []
     while remaining:
         order.append(remaining.pop(draw.choose(range(len(remaining)))))
@@ -52,14 +52,14 @@ def shuffle(draw: Draw, items: Sequence[T]) -> list[T]:
 
 @attrs.frozen
 class CaseSpace:
-    """What is drawn for a variant.
+    """A frozen record of the copies that can be drawn for a variant.
 
     Attributes:
-        variant: its record.
+        variant: the variant's record.
         spaces: ``(source, destination)`` pairs.
         dtypes: element types.
         targets: architectures.
-        author_draw: draws cases of the author's, or None where a draw has none; most draws are its.
+        author_draw: a function of the variant's author that draws a case, or returns None. It makes most draws.
     """
 
     variant: tc.Variant = attrs.field(validator=VARIANT)
@@ -80,7 +80,7 @@ class CaseSpace:
         targets: Sequence[str] | None = None,
         author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
     ) -> CaseSpace:
-        """What a record claims, or the part of it that is asked for."""
+        """Return the space of a record, restricted to the given pairs, types and targets."""
         claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
@@ -94,7 +94,7 @@ class CaseSpace:
 
     @checked(case=CASE)
     def have(self, case: CopyCase) -> bool:
-        """Whether a case is one of these."""
+        """Return True if a case is in this space."""
         return (
             case.op == self.variant.op
             and case.spaces in self.spaces
@@ -104,7 +104,7 @@ class CaseSpace:
 
 
 def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: Any) -> CopyCase:
-    """Return a case of these parts for a target that is drawn."""
+    """Return a case with these parts and a random target."""
     return CopyCase(
         op=case_space.variant.op,
         target=draw.choose(case_space.targets),
@@ -117,11 +117,11 @@ def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: A
 
 
 def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
-    """Return the scopes to draw: what completes by groups of wgmma is a warpgroup's (PTX ISA, "wgmma.commit_group")."""
+    """Return the scopes to draw: only warpgroup if the copy completes by wgmma groups (PTX ISA, "wgmma.commit_group")."""
     return ["warpgroup"] if case_space.variant.completion == "wgmma_group" else scopes
 
 
 def swizzle_parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
-    """Return the three lengths of the swizzle of a mode."""
+    """Return ``per_element``, ``swizzle_len`` and ``atom_len`` of the swizzle of a mode."""
     swizzle = tc.swizzle(mode or "none", dtype)
     return swizzle.per_element, swizzle.swizzle_len, swizzle.atom_len

@@ -1,4 +1,4 @@
-"""One copy and the kernel around it, as plain data: what is drawn, printed, recorded and drawn again."""
+"""One copy and its harness as plain data, which can be drawn at random, printed and stored as JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ AXES = {
 }
 """The axes that an operand's layout may have."""
 VARIABLES = ("block", "turn", "unit", "n")
-"""What starts are made of: the CTA, the turn of the loop, the group of threads within the CTA, a scalar argument."""
+"""The variables of starts: the CTA, the loop's index, the group of threads within the CTA, a scalar argument."""
 
 
 def units_of(scope: str, threads: int) -> int:
-    """Return how many groups of threads of a scope a CTA has."""
+    """Return the number of groups of threads of a scope in a CTA."""
     return threads // {"cta": threads, "warp": 32, "warpgroup": 128, "thread": 1}[scope]
 
 
@@ -38,7 +38,7 @@ _Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineTerm:
-    """``factor * (variable // quotient % modulus)``; no remainder where ``modulus`` is 0."""
+    """The term ``factor * (variable // quotient % modulus)``, without the remainder if ``modulus`` is 0."""
 
     variable: Annotated[str, name_of(*VARIABLES)]
     factor: Number
@@ -47,9 +47,9 @@ class AffineTerm:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value, for integers or for a kernel's symbolic integers."""
+        """Return the value for integers or for a kernel's symbolic integers."""
         if self.variable not in values:
-            raise tc.RequestError(f"AffineTerm.at: values {short_repr(values)} has none of {self.variable}")
+            raise tc.RequestError(f"AffineTerm.at: values must have {self.variable!r}, got {short_repr(values)}")
         value = values[self.variable]
         if self.quotient > 1:
             value = value // self.quotient
@@ -60,32 +60,32 @@ class AffineTerm:
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineStart:
-    """Where a box begins along one dimension: a constant and what varies."""
+    """The start of a box along one dimension: a constant plus terms."""
 
     base: Number
     terms: tuple[AffineTerm, ...] = ()
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value, for integers or for a kernel's symbolic integers."""
+        """Return the value for integers or for a kernel's symbolic integers."""
         return sum((term.at(values) for term in self.terms), start=self.base)
 
 
 @attrs.frozen(field_transformer=typed_fields)
 class Operand:
-    """One side of a copy: a buffer in a memory, and the box of it.
+    """A frozen record of one side of a copy: a buffer and the box in it.
 
     Attributes:
         space: ``global``, ``shared``, ``local`` or ``tmem``.
         shape: extents of the buffer.
         extents: extents of the box.
-        starts: where the box begins.
-        iters: ``(extent, stride, axis)`` of the layout, strides in elements.
-        replica: replica iters likewise.
-        offset: ``(axis, elements)``.
+        starts: the start of the box along each dimension.
+        iters: ``(extent, stride, axis)`` of each iter of the layout, strides in elements.
+        replica: the replica iters, in the same form.
+        offset: ``(axis, elements)`` of each axis with an offset.
         swizzle: ``(per_element, swizzle_len, atom_len)``, or None.
-        storage_offset: elements from the memory's first to the buffer's.
-        align_bytes: what the memory's first byte is a multiple of.
+        storage_offset: elements from the start of the memory to the start of the buffer.
+        align_bytes: alignment of the memory.
     """
 
     space: Annotated[str, name_of(*MEMORIES)]
@@ -102,13 +102,13 @@ class Operand:
     def __attrs_post_init__(self) -> None:
         if not len(self.shape) == len(self.extents) == len(self.starts):
             raise tc.RequestError(
-                f"Operand: shape {short_repr(self.shape)}, extents {short_repr(self.extents)} and starts {short_repr(self.starts)} have one entry "
-                "for each dimension"
+                f"Operand: shape, extents and starts must have equal lengths, got {short_repr(self.shape)}, "
+                f"{short_repr(self.extents)} and {short_repr(self.starts)}"
             )
 
     @property
     def layout(self) -> tc.TileLayout:
-        """The layout as tilecopy writes it."""
+        """The layout as an object of tilecopy."""
         shard = tc.S[tuple(e for e, _, _ in self.iters) : tuple(s @ AXES[a] for _, s, a in self.iters)]
         built: Any = shard
         if self.replica:
@@ -120,7 +120,7 @@ class Operand:
 
     @property
     def memory_elems(self) -> int:
-        """Elements of the memory behind the buffer, along ``m``."""
+        """The number of elements of the buffer's memory, along ``m``."""
         reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
         reach += dict(self.offset).get("m", 0)
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
@@ -128,13 +128,13 @@ class Operand:
 
     @checked(values=VALUES)
     def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
-        """The index of the box for values of the variables."""
+        """Return the index of the box for values of the variables."""
         begins = [start.at(values) for start in self.starts]
         return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
 
 
 def stack(operand: Operand, extent: int, stride: int) -> Operand:
-    """Return an operand with one more dimension, the first, of as many such boxes."""
+    """Return an operand with a new first dimension of ``extent`` boxes, ``stride`` elements apart."""
     return attrs.evolve(
         operand,
         shape=(extent, *operand.shape),
@@ -146,24 +146,24 @@ def stack(operand: Operand, extent: int, stride: int) -> Operand:
 
 @attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class CopyCase:
-    """One copy, and the kernel around it.
+    """A frozen record of one copy and its harness.
 
     Attributes:
         op: ``copy`` or ``copy_async``.
         dtype: element type.
         scope: ``thread``, ``warp``, ``warpgroup`` or ``cta``.
-        threads: of each CTA.
-        target: such as ``sm_90a``.
+        threads: threads per CTA.
+        target: the target, such as ``sm_90a``.
         dst, src: the operands.
-        issued_by: ``all``: every group of threads of the scope copies its own box; ``one``: thread 0 alone does.
-        blocks: CTAs.
-        cluster: CTAs of a cluster.
-        rank_offset: how many ranks further on, in the cluster, the destination lies.
-        iterations: of the loop around the copy; 1 is none.
+        issued_by: ``all`` if every group of threads of the scope copies its own box, ``one`` if only thread 0 copies.
+        blocks: number of CTAs.
+        cluster: CTAs per cluster.
+        rank_offset: the rank of the CTA with the destination minus the rank of the CTA that copies, modulo the cluster.
+        iterations: iterations of the loop around the copy; 1 means no loop.
         n: value of the scalar argument.
-        multiple_of: what the scalar is declared to be a multiple of.
-        outside: what stands for source elements outside, or None.
-        dynamic_shape: whether the sizes of global arrays are known at launch only.
+        multiple_of: the number of which the scalar is declared to be a multiple.
+        outside: the ``outside=`` of the copy, or None.
+        dynamic_shape: True if the sizes of global arrays are known only at launch.
         options: plain options of the copy, by name.
     """
 
@@ -187,40 +187,40 @@ class CopyCase:
 
     @property
     def units(self) -> int:
-        """Groups of threads of a CTA that copy a box each."""
+        """The number of groups of threads per CTA that copy a box each."""
         return 1 if self.issued_by == "one" else units_of(self.scope, self.threads)
 
     @property
     def cta_group(self) -> int:
-        """How many CTAs one copy is for: of a pair the first issues it for both."""
+        """The number of CTAs of one copy: 2 if the first CTA of a pair issues it for both."""
         options: dict[str, Any] = dict(self.options)
         return int(options.get("cta_group", 1))
 
     @property
     def receivers(self) -> tuple[int, ...]:
-        """The CTAs of a cluster that get what its first one copies; () where every CTA copies."""
+        """The ranks that receive a multicast copy of the first CTA of a cluster; () without multicast."""
         options: dict[str, Any] = dict(self.options)
         mask = options.get("multicast", 0)
         return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)
 
     @property
     def rank_offsets(self) -> tuple[int, ...]:
-        """How many ranks further on in the cluster a copy arrives, each time that it does."""
+        """The rank offset of each CTA of the cluster that receives a copy."""
         return self.receivers or (self.rank_offset,)
 
     @property
     def spaces(self) -> tuple[str, str]:
-        """Source and destination."""
+        """The spaces of source and destination."""
         return self.src.space, self.dst.space
 
     @property
     def elem_bytes(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return tc.dtype_of(self.dtype).bytes
 
     @property
     def count(self) -> int:
-        """Elements of a box."""
+        """The number of elements of a box."""
         return prod(self.dst.extents)
 
     @property
@@ -229,7 +229,7 @@ class CopyCase:
         return {term.variable for side in (self.dst, self.src) for start in side.starts for term in start.terms}
 
     def values(self) -> list[dict[str, int]]:
-        """The variables of every copy that is made, turn after turn."""
+        """Return the values of the variables for every copy, iteration by iteration."""
         return [
             {"block": block, "turn": turn, "unit": unit, "n": self.n}
             for turn in range(self.iterations)
@@ -238,31 +238,31 @@ class CopyCase:
         ]
 
     def to_json(self) -> str:
-        """One line, from which :meth:`from_json` makes the same."""
+        """Return the case as one line of JSON; see :meth:`from_json`."""
         return _one_line(attrs.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> CopyCase:
-        """The case of a line.
+        """Return the case of a line of JSON.
 
         Raises:
-            RequestError: it is not a line that :meth:`to_json` gives.
+            RequestError: the text is not the JSON of a case.
         """
         TEXT.check(text, "CopyCase.from_json", "text")
         try:
             data = json.loads(text)
             case = msgspec.convert(data, cls)
             if _one_line({**attrs.asdict(case), **data}) != case.to_json():
-                raise ValueError("it has fields that no case has")
+                raise ValueError("unknown fields")
         except Exception as error:
             raise tc.RequestError(
-                f"CopyCase.from_json: text {short_repr(text)} is not what to_json gives: {type(error).__name__}: {error}"
+                f"CopyCase.from_json: text must be the JSON of a case, got {short_repr(text)}: {type(error).__name__}: {error}"
             ) from error
         return case
 
     @property
     def key(self) -> str:
-        """A short name; two cases that differ have two."""
+        """A short hash of the case; different cases have different hashes."""
         return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
 
     def __str__(self) -> str:
@@ -276,16 +276,16 @@ class CopyCase:
             f"{value} {what}"
             for value, what in (
                 (self.blocks, "CTAs"),
-                (self.cluster, "of them a cluster"),
+                (self.cluster, "CTAs per cluster"),
                 (self.iterations, "iterations"),
                 (self.units, "groups of threads"),
             )
             if value > 1
         ]
         if "n" in self.variables:
-            around.append(f"n = {self.n}, declared a multiple of {self.multiple_of}")
+            around.append(f"n = {self.n}, declared as a multiple of {self.multiple_of}")
         if self.dynamic_shape:
-            around.append("sizes known at launch")
+            around.append("sizes known only at launch")
         if self.outside is not None:
             around.append(f"outside={self.outside!r}")
         around += [f"{name}={value!r}" for name, value in self.options]

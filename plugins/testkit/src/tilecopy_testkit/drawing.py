@@ -1,4 +1,4 @@
-"""Drawing cases: of a seed, or by the choices of Hypothesis."""
+"""Functions that draw random cases, from a seed or from the choices of Hypothesis."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .mutators import mutate
 from .tensor_memory_cases import tensor_case, tensor_fragment_case
 
 MOST_BYTES = 16384
-"""Most bytes of the memory behind an operand."""
+"""The most bytes of an operand's memory."""
 MOST_REGISTERS = 256
-"""Elements of a fragment that a thread has."""
+"""The most elements of a fragment in one thread."""
 MOST_COLUMNS = 128
-"""Most columns of tensor memory, of 32 bits each."""
+"""The most columns of tensor memory, of 32 bits each."""
 MOST_TURNS = 16
-"""Elements of shared memory that each thread fills and shows."""
+"""The most elements of shared memory that each thread fills and stores."""
 
 
 def describe(draw: Draw, case_space: CaseSpace) -> CopyCase | None:
-    """One case, or None where what was drawn is too large to be run."""
+    """Draw a case; return None if it is too large to run."""
     if case_space.author_draw is not None and draw.choose([True, True, True, False]):
         author_case = case_space.author_draw(draw, case_space)
         if author_case is not None and case_space.have(author_case):
@@ -41,13 +41,13 @@ def describe(draw: Draw, case_space: CaseSpace) -> CopyCase | None:
 
 
 def _mutate_if_small(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
-    """What :mod:`.mutators` makes of a draw; the draw itself where that is too large to be run."""
+    """Return a mutation of a case, or the case itself if the mutation is too large to run."""
     mutated = mutate(draw, case_space, case)
     return case if _too_large(mutated) else mutated
 
 
 def _too_large(case: CopyCase) -> bool:
-    """Whether an operand's memory would take long to be filled and shown."""
+    """Return True if it would take too long to fill and store an operand's memory."""
     for operand in (case.dst, case.src):
         elems, space = operand.memory_elems, operand.space
         if space == "shared" and elems > 192 + MOST_TURNS * case.threads:
@@ -63,7 +63,7 @@ def _too_large(case: CopyCase) -> bool:
 
 
 def case_of_seed(case_space: CaseSpace, seed: int | str) -> CopyCase:
-    """The case of a seed."""
+    """Return the case of a seed."""
     draw = Seeded(seed)
     while (case := describe(draw, case_space)) is None:
         pass

@@ -1,8 +1,7 @@
-"""What a partition says that is moved, element by element, and whether that is what the layouts say.
+"""The moves of a partition, element by element, and their comparison with the layouts.
 
-A place is an element from the memory's first one in global and shared memory, ``(thread of the scope, element)`` in
-registers, ``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None where the
-destination is filled.
+A place is the index of an element in global and shared memory, ``(thread of the scope, element)`` in registers, and
+``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None if the destination is filled.
 """
 
 from __future__ import annotations
@@ -25,15 +24,14 @@ Values: TypeAlias = Mapping[Any, int]
 
 
 def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Move] | None:
-    """Every move of one scope, or None where the partition does not say.
+    """Return every move of one scope, or None if the partition does not define its moves.
 
-    Partitions of vectors are gone through here. One of a variant's own says so itself, by a method
-    ``moves(request, values)``.
+    This function lists the moves of a vector partition. Another partition needs a method ``moves(request, values)``.
 
     Args:
         request: the copy.
-        partition: of the copy.
-        values: of every symbol of the request.
+        partition: the partition of the copy.
+        values: the value of every symbol of the request.
     """
     partition = chosen(partition, values)
     list_moves = getattr(partition, "moves", None)
@@ -43,7 +41,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
     if not isinstance(rounds, VectorPartition) or rounds.threads > request.scope.threads:
         return None
     if (rounds.dst.region, rounds.src.region) != (request.dst, request.src):
-        return None  # rounds of one operand alone
+        return None  # the rounds belong to only one operand
     moves: list[Move] = []
     part: VectorPartition | None = rounds
     while part is not None:
@@ -53,7 +51,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
 
 
 def chosen(partition: Any, values: Values) -> Any:
-    """The partition itself, or that of its edge where the box leaves its buffer."""
+    """Return the partition, or its edge partition if the box exceeds its buffer."""
     edge = getattr(partition, "edge", None)
     guards = [guard for guard in getattr(edge, "guards", ()) if guard.dim is not None]
     return partition if edge is None or all(_whole(guard, values) for guard in guards) else edge
@@ -65,7 +63,7 @@ def _whole(guard: Guard, values: Values) -> bool:
 
 
 def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> Iterator[Move]:
-    """The moves of all rounds and threads: each vector begins at its swizzled place and lies in a row from there."""
+    """Yield the moves of all rounds and threads; each vector is contiguous from its swizzled place."""
     iterations, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
     symbols = {tc.symbol("turn", upper=part.outer): iterations, tc.symbol("thread", upper=part.threads): threads}
     at = {
@@ -105,7 +103,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 
 
 def expected_moves(case: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
-    """For each place of the destination that is written those of the source that hold what goes there."""
+    """Return, for each place of the destination that is written, the places of the source that hold its element."""
     d = case
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
@@ -124,7 +122,7 @@ def _by_element(d: CopyCase, operand: Operand, values: Mapping[str, int]) -> Ite
 
 
 def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
-    """How moves differ from what the layouts say, or None."""
+    """Return how moves differ from those that the layouts define, or None."""
     spaces = case.dst.space, case.src.space
 
     def move_text(dst: Place, src: Place | None) -> str:
@@ -133,16 +131,16 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
     due, done = expected_moves(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
-            return f"moves {move_text(dst, src)}, which it writes already"
+            return f"moves {move_text(dst, src)}, which it writes twice"
         if dst not in due:
-            return f"moves {move_text(dst, src)}, which is no part of the destination"
+            return f"moves {move_text(dst, src)}, which is not in the destination's box"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {move_text(dst, src)}, where {_place_text(spaces[1], right)} belongs"
+            return f"moves {move_text(dst, src)}, which must get {_place_text(spaces[1], right)}"
         done.add(dst)
     for dst, place_sources in due.items():
         if dst not in done:
-            return f"leaves out {move_text(dst, min(place_sources, key=str))}"
+            return f"does not move {move_text(dst, min(place_sources, key=str))}"
     return None
 
 

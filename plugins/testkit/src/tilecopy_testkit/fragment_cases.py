@@ -1,4 +1,4 @@
-"""Cases between registers and memory, or registers and registers; fragments of mma.sync among them."""
+"""Random cases between registers and memory or between registers, also with fragments of mma.sync."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle, swizzle_par
 from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand, units_of
 from .memory_cases import draw_memory, draw_outside, draw_variables
 
-
 MATRICES: dict[int, tuple[tuple[str, str, str, tuple[int, int]], ...]] = {
     8: (("m16n8k32", "A", "int8", (16, 32)), ("m16n8k32", "B", "int8", (8, 32))),
     16: (
@@ -22,7 +21,7 @@ MATRICES: dict[int, tuple[tuple[str, str, str, tuple[int, int]], ...]] = {
     ),
     32: (("m16n8k8", "A", "float32", (16, 8)), ("m16n8k8", "B", "float32", (8, 8))),
 }
-"""Operands of mma.sync by the bits of an element, with their shapes; those of other types of so many bits are alike."""
+"""Bits of an element -> operands of mma.sync with their shapes; all types with as many bits have the same operands."""
 
 
 def _primes(value: int) -> list[int]:
@@ -36,10 +35,10 @@ def _primes(value: int) -> list[int]:
 
 
 def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], repeats: int) -> dict[str, Any]:
-    """A layout of a shape in which factors of 2 lie along thread axes and the rest in registers.
+    """Return a layout of a shape with factors of 2 along thread axes and the rest in registers.
 
     Args:
-        draw: chooses.
+        draw: the source of random choices.
         shape: extents.
         axes: ``(axis, factors of 2)``.
         repeats: how many of those factors repeat the elements, in one run along the finest axis.
@@ -83,7 +82,7 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
 
 
 def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Between registers and memory, or registers and registers."""
+    """Draw a copy between registers and memory, or between registers."""
     scope = draw.choose(scopes_of(case_space, ["warp", "warp", "cta", "warpgroup", "thread"]))
     warpgroup = [128, 128, 128, 256]
     threads = draw.choose({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])
@@ -130,7 +129,7 @@ def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> C
 
 
 def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
-    """A shape of one or two dimensions with these prime factors."""
+    """Draw a shape of one or two dimensions with these prime factors."""
     if draw.choose([False, False, False, True]):
         return [prod(factors)]
     at = draw.choose(range(len(factors) + 1))
@@ -139,7 +138,7 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """Fragments of mma.sync, side by side in registers and warps, and rows or columns of 16 bytes in memory.
+    """Fragments of mma.sync, next to each other in registers and warps, and rows or columns of 16 bytes in memory.
 
     Attributes:
         dtype: element type.
@@ -186,7 +185,7 @@ class MatrixCase:
         return Operand("local", tile, tuple(extents), tuple(map(AffineStart, begin)), iters, replica=replica)
 
     def draw_memory(self, space: str, extents: tuple[int, ...], iterations: int) -> Operand:
-        """Draw the memory of a box; some have one thing with which no whole 16 bytes fit."""
+        """Draw the memory of a box; in some, one property prevents accesses of 16 bytes."""
         draw, unit = self.draw, self.unit
         inner = draw.choose([1, 1, 0]) if unit == 8 else draw.choose([1] * 7 + [0])  # the dimension that is contiguous
         odd = draw.choose([""] * 6 + ["pitch", "lead", "start", "address", "tiles", "tiles"])
@@ -217,7 +216,7 @@ class MatrixCase:
         )
 
     def _rows(self, width: int, height: int, grain: int, odd: str, atom: int) -> tuple[Iters, int]:
-        """Draw the iters of so many rows of a width, perhaps in tiles, and the elements from one unit's rows to the next."""
+        """Draw the iters of rows of a width, perhaps in tiles, and the stride from one unit's rows to the next."""
         draw, unit = self.draw, self.unit
         pitch = -(-width // grain) * grain + draw.choose([0, grain])
         pitch += draw.choose([unit // 2 or 1, 1]) if odd == "pitch" else 0

@@ -1,4 +1,4 @@
-"""Wrappers of hooks that note what a hook does besides answering."""
+"""Wrappers of hooks that record side effects and the number of function calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import tilecopy as tc
 from tilecopy_core.plugin import key_of
 
 MAX_CALLS = {"tilecopy_predicate": 100_000, "tilecopy_partition": 1_000_000, "tilecopy_emit": 4_000_000}
-"""Calls and returns, of Python functions and of C functions, in one call of a hook. More is too slow on every machine: 100,000
-take about 10 ms, and the core's share of a copy is a millisecond."""
+"""The most calls and returns of Python and C functions in one call of a hook. 100,000 take about 10 ms, and the core itself takes
+1 ms per copy."""
 
 
 class _Environment(MutableMapping[str, str]):
-    """The environment, and what was asked of it."""
+    """The environment, with the names of the variables that were accessed."""
 
     def __init__(self, real: MutableMapping[str, str]) -> None:
         self._real, self.asked = real, set[str]()
@@ -48,7 +48,7 @@ class _Environment(MutableMapping[str, str]):
 
 
 def snapshot(value: Any) -> Any:
-    """The contents of a record, deeply: what two moments can be compared by."""
+    """Return the nested contents of a record, to compare the record before and after a call."""
     if attrs.has(type(value)):
         fields = (f for f in attrs.fields(type(value)) if f.eq and f.init)
         return type(value).__name__, tuple(snapshot(getattr(value, f.name)) for f in fields)
@@ -62,11 +62,11 @@ def snapshot(value: Any) -> Any:
 
 
 class HookAuditor:
-    """Wraps every hook: notes what it prints, changes or looks up, and how much work it does.
+    """A plugin that wraps every hook and records what it prints, changes and reads, and how many calls it makes.
 
     Attributes:
-        complaints: what was noted, a sentence each.
-        calls: the calls and returns in the longest run of each hook.
+        complaints: a sentence for each side effect.
+        calls: the most calls and returns in one call of each hook.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class HookAuditor:
 
     @property
     def slow(self) -> list[str]:
-        """The hooks that do too much work."""
+        """The hooks that make too many function calls."""
         return [hook for hook, calls in self.calls.items() if calls > MAX_CALLS[hook]]
 
     def _watch(self, hook: str, given: dict[str, Any]) -> Generator[None, Any, Any]:
@@ -98,36 +98,36 @@ class HookAuditor:
             os.environ = real  # noqa: B003
             self.calls[hook] = max(calls, self.calls.get(hook, 0))
             if printed.getvalue():
-                self.complaints.append(f"{hook} prints {printed.getvalue().strip()!r}")
+                self.complaints.append(f"{hook} must not print, got {printed.getvalue().strip()!r}")
             for name in sorted(environment.asked):
-                self.complaints.append(f"{hook} reads the environment variable {name}")
+                self.complaints.append(f"{hook} must not read environment variables, but it reads {name}")
             for name, value in given.items():
                 if snapshot(value) != before[name]:
-                    self.complaints.append(f"{hook} changes the {name} that it is given")
+                    self.complaints.append(f"{hook} must not change its arguments, but it changes {name}")
         return answer
 
     @tc.hookimpl(wrapper=True)
     def tilecopy_predicate(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
-        """Note and pass on."""
+        """Record a call of the predicate."""
         return (yield from self._watch("tilecopy_predicate", {"request": request}))
 
     @tc.hookimpl(wrapper=True)
     def tilecopy_partition(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
-        """Note and pass on: what a plan holds can be pickled."""
+        """Record a call of the partition hook, and check that its answer can be pickled."""
         answer = yield from self._watch("tilecopy_partition", {"request": request})
         if isinstance(answer, tc.Decline) or answer is None:
             return answer
         try:
             pickle.loads(pickle.dumps((request, answer)))  # noqa: S301 - our own bytes
         except Exception as error:
-            self.complaints.append(f"its partition cannot be pickled: {type(error).__name__}: {error}")
+            self.complaints.append(f"the partition cannot be pickled: {type(error).__name__}: {error}")
         return answer
 
     @tc.hookimpl(wrapper=True)
     def tilecopy_emit(self, request: tc.CopyRequest, partition: Any, ptx: Any) -> Generator[None, Any, Any]:
-        """Note and pass on."""
+        """Record a call of the emit hook."""
         depth = len(ptx.blocks)
         answer = yield from self._watch("tilecopy_emit", {"request": request, "partition": partition})
         if len(ptx.blocks) != depth:
-            self.complaints.append("tilecopy_emit leaves a block of the builder open")
+            self.complaints.append("tilecopy_emit must close every block of the builder, but it leaves one open")
         return answer

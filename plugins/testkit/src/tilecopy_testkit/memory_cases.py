@@ -1,4 +1,4 @@
-"""Cases between global and shared memory, by all threads or by bulk and tensor copies, and operands in memory of other cases."""
+"""Random cases between global and shared memory, also by bulk and tensor copies, and operands in memory for other cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(
     draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
 ) -> dict[str, int]:
-    """How many values each variable has; under ``n`` the scalar's value, and under ``multiple_of`` what it is a multiple of."""
+    """Draw the number of values of each variable; ``n * multiple_of`` is the value of the scalar."""
     return {
         "unit": units,
         "block": draw.choose(blocks) if len(blocks) > 1 else 1,
@@ -34,7 +34,7 @@ def draw_variables(
 def draw_start(
     draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool
 ) -> tuple[AffineStart, int]:
-    """A start, and the extent of the dimension that it needs."""
+    """Draw a start, and return it with the extent of the dimension that it needs."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
     terms: tuple[AffineTerm, ...] = ()
     reach, falls = 0, False
@@ -58,12 +58,12 @@ def draw_start(
 
 
 def along_m(extents: Sequence[int], strides: Sequence[int]) -> Iters:
-    """Return the iters of a memory's extents and strides."""
+    """Return iters along ``m`` with these extents and strides."""
     return tuple((extent, stride, "m") for extent, stride in zip(extents, strides, strict=True))
 
 
 def _strides(draw: Draw, extents: Sequence[int], order: Sequence[int], step: int) -> list[int]:
-    """Strides of extents in an order, the last fastest, with padding."""
+    """Return the strides of extents in an order, the last fastest, with padding."""
     strides = [0] * len(extents)
     for dim in reversed(order):
         strides[dim] = step
@@ -72,7 +72,7 @@ def _strides(draw: Draw, extents: Sequence[int], order: Sequence[int], step: int
 
 
 def _strided_layout(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
-    """One stride a dimension: row-major, padded, permuted, with a broadcast."""
+    """Draw a layout with one stride per dimension: row-major, padded, permuted, with a broadcast."""
     order = range(len(shape))
     strides = _strides(
         draw,
@@ -86,7 +86,7 @@ def _strided_layout(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dic
 
 
 def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
-    """Iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
+    """Draw the iters of a layout of a shape (permuted, padded, split), an offset and a swizzle."""
     if draw.choose([True, True, False]):
         layout = _strided_layout(draw, shape, broadcast=False)
     else:
@@ -112,7 +112,7 @@ def draw_memory(
     overhang: bool,
     source: bool,
 ) -> Operand:
-    """An operand in global or shared memory; each CTA and group has a part of its own, but of a global source."""
+    """Draw an operand in global or shared memory; CTAs and groups share only global sources."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     starts, shape = [], []
     for extent in extents:
@@ -144,7 +144,7 @@ def draw_memory(
 
 
 def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
-    """Draw what stands for elements outside, where the variant copies edge tiles."""
+    """Draw ``outside=`` of a copy, or None if the variant does not copy edge tiles."""
     if not case_space.variant.edges:
         return None
     kind = tc.dtype_of(dtype).kind
@@ -152,7 +152,7 @@ def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
 
 
 def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Between global and shared memory, by all threads of a scope."""
+    """Draw a copy between global and shared memory by all threads of a scope."""
     scope = draw.choose(scopes_of(case_space, ["cta", "cta", "warp", "thread", "warpgroup"]))
     threads = draw.choose(THREADS[scope])
     units = units_of(scope, threads)
@@ -176,7 +176,7 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
 
 
 def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """By one thread, in runs of whole 16 bytes."""
+    """Draw a copy that one thread issues, mostly in rows of multiples of 16 bytes."""
     dtype = draw.choose(case_space.dtypes)
     size = tc.dtype_of(dtype).bytes
     unit = max(1, 16 // size)
@@ -187,7 +187,7 @@ def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyC
     counts = draw_variables(draw, 1, blocks=[1], multiples=[1, 2, 4, 8])
     cluster = draw.choose([2, 2, 4]) if remote else 1
     counts["block"] = cluster * draw.choose([1, 1, 2]) if remote else draw.choose([1, 1, 2])
-    if pair[1] == "global":  # the emulator wants a fence between two bulk writes of one place
+    if pair[1] == "global":  # the emulator requires a fence between two bulk writes of one place
         counts["turn"] = 1
     swizzle = draw.choose([None, None, None, *(swizzle_parts(mode, dtype) for mode in ("32B", "64B", "128B"))])
     sides = []
@@ -195,7 +195,7 @@ def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyC
         starts, shape, box = [], [], [rows, columns]
         for extent, grain in ((rows, 1), (columns, draw.choose([unit, unit, unit, unit, 1]))):
             varying = counts if draw.choose([True, False]) else counts | {"block": 1, "turn": 1, "n": 0}
-            if remote and not source:  # where it arrives is the same for every CTA that sends
+            if remote and not source:  # the destination is the same for every CTA that sends
                 varying = varying | {"block": 1}
             start, needed = draw_start(draw, varying, extent, grain, overhang=False)
             starts.append(start)

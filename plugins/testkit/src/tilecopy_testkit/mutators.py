@@ -1,7 +1,7 @@
-"""What every draw is closed under: a copy of a larger tile, of tiles beside each other, of more dimensions, with other pitches.
+"""Mutators of cases: a larger tile, tiles next to each other, more dimensions, other pitches and so on.
 
-Each way takes a case and gives one that is as valid. Their choices come after those of the draw, so that the simplest
-choice leaves it as it was. An author's own draws go the same way.
+Each mutator takes a valid case and returns a valid case. Its choices come after those of the draw, so that the simplest
+choice does not change the case. The draws of a variant's author are mutated, too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .case_space import CaseSpace, Draw
 from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand, stack
 
 SPANS = {32: (1, 3), 64: (2, 3), 128: (3, 3)}
-"""Bytes of a row -> swizzle_len and atom_len of the swizzle of that span; it keeps 16 bytes together."""
+"""Bytes of a row -> swizzle_len and atom_len of the swizzle with this span in chunks of 16 bytes."""
 STAGE_BYTES = 1024
-"""The stages of a ring are multiples of this: every swizzle repeats in it."""
+"""The sizes of stages are multiples of this, because every swizzle repeats after 1024 bytes."""
 Mutator = Callable[[Draw, CaseSpace, CopyCase], CopyCase]
 
 
 def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
-    """Return the copy, or one that up to four mutators make of it."""
+    """Return a case after up to four random mutations."""
     one = case_space.variant.threads == "one"
     if (
         "tmem" in case.spaces
@@ -35,14 +35,14 @@ def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
     mutated = _stage(draw, case) if one and draw.choose([True] * 7 + [False]) else case
     for _ in range(draw.choose([0, 1, 2, 2, 3, 4])):
         mutated = draw.choose(MUTATORS)(draw, case_space, mutated)
-    if mutated.issued_by == "one":  # more threads fill and show a larger tile
+    if mutated.issued_by == "one":  # more threads fill and store a larger tile
         elems = max(o.memory_elems for o in (mutated.dst, mutated.src))
         mutated = attrs.evolve(mutated, threads=max(mutated.threads, min(256, 1 << (elems // 17).bit_length())))
     return mutated
 
 
 def _places(operand: Operand) -> list[list[int]] | None:
-    """The places of the iters of each dimension, or None where one lies in two dimensions."""
+    """Return the indices of the iters of each dimension, or None if an iter belongs to two dimensions."""
     places, place = list[list[int]](), 0
     for extent in operand.shape:
         dim_places = list[int]()
@@ -58,7 +58,7 @@ def _places(operand: Operand) -> list[list[int]] | None:
 
 
 def _common_dims(d: CopyCase) -> list[tuple[int, int]]:
-    """The dimensions that destination and source have in common, each by its number in both."""
+    """Return pairs of the dimensions of destination and source with an extent above 1."""
     dims = [[dim for dim, extent in enumerate(o.extents) if extent > 1] for o in (d.dst, d.src)]
     return list(zip(*dims, strict=True))
 
@@ -66,14 +66,14 @@ def _common_dims(d: CopyCase) -> list[tuple[int, int]]:
 def _change_both(
     d: CopyCase, dims: Sequence[Any], change: Callable[[Operand, Any], Operand | None], **more: Any
 ) -> CopyCase:
-    """Change destination and source, each along its dimension, or neither where one of them cannot be changed."""
+    """Return the case with both operands changed, each along its dimension, or unchanged if one cannot be changed."""
     dst = change(d.dst, dims[0])
     src = None if dst is None else change(d.src, dims[1])
     return d if dst is None or src is None else attrs.evolve(d, dst=dst, src=src, **more)
 
 
 def _extend(operand: Operand | None, dim: int, times: int) -> Operand | None:
-    """The box so many times as long along a dimension."""
+    """Return the operand with a box ``times`` as long along a dimension."""
     return operand and attrs.evolve(operand, extents=_put(operand.extents, dim, times * operand.extents[dim]))
 
 
@@ -86,7 +86,7 @@ def _elems(d: CopyCase, bytes_: int) -> int:
 
 
 def _stride_between(d: CopyCase, operand: Operand, draw: Draw) -> int:
-    """Elements from one tile of this layout to the next beside it."""
+    """Draw the stride in elements from one tile of this layout to the next."""
     elems = operand.memory_elems - operand.storage_offset
     if operand.space == "local":
         return elems
@@ -95,7 +95,7 @@ def _stride_between(d: CopyCase, operand: Operand, draw: Draw) -> int:
 
 
 def _beside(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
-    """Tiles beside each other along a dimension; of four or more perhaps every other one in the second half."""
+    """Return tiles next to each other along a dimension; of a multiple of four, odd ones may be in the second half."""
     step = _stride_between(d, operand, draw)
     if times % 4 == 0 and draw.choose([False, True]):
         return _tile(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
@@ -103,7 +103,7 @@ def _beside(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> 
 
 
 def _tile(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
-    """So many times as long along a dimension, the tiles where these iters say."""
+    """Return the operand with tiles along a dimension, at the places that the iters define."""
     places = _places(operand)
     if places is None:
         return None
@@ -113,7 +113,7 @@ def _tile(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
 
 
 def _make_wider(operand: Operand, dim: int, more: int) -> Operand | None:
-    """Longer along a dimension, in place: what lies further apart moves further apart."""
+    """Return the operand with a longer dimension, and with larger strides above the stride of this dimension."""
     places = _places(operand)
     if places is None or len(places[dim]) != 1 or operand.shape[dim] == 1 or operand.space == "local":
         return None
@@ -124,7 +124,7 @@ def _make_wider(operand: Operand, dim: int, more: int) -> Operand | None:
 
 
 def _push_strides(iters: Iters, above: int, more: int) -> Iters:
-    """Strides above one, each with so much more for every row that it goes over."""
+    """Return iters with larger strides: each stride above a limit grows by ``more`` for every row that it spans."""
 
     def push(stride: int) -> int:
         rows = prod(extent for extent, inner, _ in iters if above < inner < stride)
@@ -134,7 +134,7 @@ def _push_strides(iters: Iters, above: int, more: int) -> Iters:
 
 
 def _make_longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
-    """So many times as long along a dimension, in one of both ways."""
+    """Return the operand ``times`` as long along a dimension, in one of both ways."""
     if draw.choose([False, False, True] if operand.space == "global" else [True, True, False]):
         return _beside(draw, d, operand, dim, times)
     return _make_wider(operand, dim, (times - 1) * operand.shape[dim])
@@ -147,7 +147,7 @@ def _side(draw: Draw, d: CopyCase) -> tuple[str, Operand]:
 
 
 def _stage(draw: Draw, d: CopyCase) -> CopyCase:
-    """The tile in shared memory is copied whole, in rows of a swizzle's span or without; it is a stage of a ring."""
+    """Make the tile in shared memory a stage of a ring, copied whole, with or without a swizzle."""
     for name in ("dst", "src"):
         operand: Operand = getattr(d, name)
         places = _places(operand)
@@ -193,7 +193,7 @@ def _with(d: CopyCase, name: str, operand: Operand, **more: Any) -> CopyCase:
 
 
 def _lengthen(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """The box is longer along a dimension: tiles beside each other, of each operand in its own way."""
+    """Lengthen the box along a dimension with more tiles, independently in each operand."""
     pairs, times = _common_dims(d), draw.choose([2, 4, 2, 3, 32, 40])
     if not pairs:
         return d
@@ -205,12 +205,12 @@ def _lengthen(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _add_dimension(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """One more dimension: a row of such tiles."""
+    """Add a dimension: a row of tiles."""
     return _change_both(d, (2, 2), lambda operand, extent: stack(operand, extent, _stride_between(d, operand, draw)))
 
 
 def _slice(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """An operand is a part of a buffer, or of a fragment, that is twice as long along a dimension."""
+    """Make an operand a part of a buffer or fragment that is twice as long along a dimension."""
     name = draw.choose(["dst", "src"])
     operand: Operand = getattr(d, name)
     dim = draw.choose(range(len(operand.shape)))
@@ -225,7 +225,7 @@ def _slice(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _pad_rows(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """The rows of an operand lie further apart: by 8, 16 or 32 bytes, or by one element."""
+    """Pad the rows of an operand by 8, 16 or 32 bytes, or by one element."""
     name, operand = _side(draw, d)
     step = draw.choose(operand.iters)[1]
     more = _elems(d, draw.choose([16, 32, 8, 1]))
@@ -233,7 +233,7 @@ def _pad_rows(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _move_start(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """A buffer begins somewhere in its memory, or its layout somewhere in the buffer."""
+    """Add an offset to a buffer in its memory, or to the layout in the buffer."""
     name, operand = _side(draw, d)
     more = _elems(d, draw.choose([16, STAGE_BYTES, 32, 128, 1]))
     how = draw.choose(["storage offset", "storage offset", "storage offset", "offset", "address"])
@@ -245,7 +245,7 @@ def _move_start(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _permute(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """Two dimensions change places in both operands."""
+    """Swap two dimensions in both operands."""
     pairs = _common_dims(d)
     if len(pairs) < 2:
         return d
@@ -265,7 +265,7 @@ def _permute(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _interleave(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """Neighbours along a dimension lie apart: what is an iter becomes two, the inner with the larger stride."""
+    """Split an iter into two, the inner with the larger stride, so that neighbours are not contiguous."""
     name, operand = _side(draw, d)
     place, factor = draw.choose(range(len(operand.iters))), draw.choose([2, 4])
     extent, step, axis = operand.iters[place]
@@ -276,7 +276,7 @@ def _interleave(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """A warp's fragment is repeated over the warps of a warpgroup or CTA, each with a box of its own."""
+    """Repeat a warp's fragment over the warps of a warpgroup or CTA, each with its own box."""
     scope, warps, axis = draw.choose([("cta", 2, "warpid"), ("warpgroup", 4, "wid_in_wg"), ("cta", 4, "warpid")])
     pairs = _common_dims(d)
     if (d.scope, d.threads) != ("warp", 32) or "local" not in d.spaces or not pairs:
@@ -292,7 +292,7 @@ def _over_warps(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _cut_edge(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """The global array ends within the box, or begins there; or the tile in shared memory does."""
+    """Make the global array, or the tile in shared memory, begin or end inside the box."""
     sides = sorted(("dst", "src"), key=lambda side: getattr(d, side).space)
     pairs, name = _common_dims(d), draw.choose([sides[0]] * 4 + [sides[1]])
     operand: Operand = getattr(d, name)
@@ -315,12 +315,12 @@ def _cut_edge(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
 
 
 def _with_dynamic_shape(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """The sizes of a global array are known at launch only."""
+    """Make the sizes of global arrays known only at launch."""
     return attrs.evolve(d, dynamic_shape="global" in d.spaces)
 
 
 def _multicast(draw: Draw, case_space: CaseSpace, d: CopyCase) -> CopyCase:
-    """One CTA of a cluster copies for several."""
+    """Make one CTA of a cluster copy for several by multicast."""
     if d.cluster > 1 or all(option.name != "multicast" for option in case_space.variant.options):
         return d
     mask = draw.choose([0b11, 0b10, 0b1111, 0b1010])
@@ -341,4 +341,4 @@ MUTATORS: tuple[Mutator, ...] = (
     *(_lengthen, _lengthen, _lengthen, _add_dimension, _add_dimension, _slice, _pad_rows, _move_start, _permute),
     *(_cut_edge, _cut_edge, _with_dynamic_shape, _multicast, _interleave, _over_warps),
 )
-"""The mutators of a case; one that is listed several times is drawn that much more often."""
+"""The mutators; one that is listed several times is drawn more often."""

@@ -1,12 +1,12 @@
-"""What a copy means, from the definition of a layout alone and in plain NumPy: knows nothing of the lowering.
+"""The oracle: the result of a copy, computed in plain NumPy from the definition of a layout, independent of the lowering.
 
-Arrays hold the memories behind the operands as bytes, the last axis being those of one element or register:
+Arrays hold the memories of the operands as bytes. The last axis has the bytes of one element or register:
 
 =========  =====================================
 global     ``(elements, bytes)``
 shared     ``(CTAs, elements, bytes)``
 local      ``(CTAs, threads, elements, bytes)``
-tmem       ``(CTAs, 128 lanes, elements, bytes)``, of all columns that are allocated
+tmem       ``(CTAs, 128 lanes, elements, bytes)`` of all allocated columns
 =========  =====================================
 """
 
@@ -24,32 +24,32 @@ from .copy_case import CASE, CopyCase, Operand
 
 TMEM_LANES = 128
 LEAST_COLUMNS = 32
-"""Columns of 32 bits of the smallest allocation; others are powers of two (PTX ISA, tcgen05.alloc)."""
+"""The 32-bit columns of the smallest allocation; all are powers of two (PTX ISA, tcgen05.alloc)."""
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Element address of each flat index: split across the extents, last fastest, times the strides."""
+    """Return the element address of each flat index: its coordinates, last fastest, times the strides."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """XOR of bits [S, S+B) of ``address >> M`` into bits [0, B)."""
+    """Return an address with bits [S, S+B) of ``address >> M`` XORed into bits [0, B)."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
 
 
 def coordinates(extents: Sequence[int]) -> Any:
-    """``(elements, dimensions)``: the coordinates of a box from its start, row-major."""
+    """Return the coordinates of a box from its start, row-major, as ``(elements, dimensions)``."""
     grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
 
 
 def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any], Any]:
-    """Where each element of the box lies, and whether it is inside the buffer's shape.
+    """Return the place of each element of the box, and whether it is inside the buffer's shape.
 
     Returns:
-        By axis an array ``(replicas, elements)`` (of no meaning outside), and ``(elements,)`` of bool.
+        Axis -> an array ``(replicas, elements)``, undefined outside, and an array ``(elements,)`` of bool.
     """
     begin = [start.at(values) for start in operand.starts]
     at = coordinates(operand.extents) + np.array(begin, np.int64)
@@ -71,7 +71,7 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
 
 
 def axis_of_threads(axis: str, tid: Any) -> Any:
-    """Where threads lie along a thread axis."""
+    """Return the positions of threads along a thread axis."""
     return {
         "laneid": tid % 32,
         "warpid": tid // 32,
@@ -83,13 +83,13 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
 
 
 def threads_of(case: CopyCase, unit: int) -> Any:
-    """The indices of the threads of one group of the CTA."""
+    """Return the indices of the threads of one group of the CTA."""
     unit_threads = case.threads // case.units if case.issued_by == "all" else 1
     return np.arange(unit * unit_threads, unit * unit_threads + unit_threads)
 
 
 def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
-    """Who has what of a box of registers: parallel arrays of thread, register, element and replica."""
+    """Return the owners of a box in registers, as parallel arrays of thread, register, element and replica."""
     positions, inside = places(operand, values)
     tids = threads_of(case, values["unit"])
     mine = np.broadcast_to(inside, positions["m"].shape)[..., None]
@@ -102,7 +102,7 @@ def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tu
 
 
 def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Shape of the bytes of the memory behind an operand."""
+    """Return the shape of the bytes of an operand's memory."""
     size, elems = case.elem_bytes, operand.memory_elems
     if operand.space == "global":
         return elems, size
@@ -117,9 +117,9 @@ def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
 
 
 def low_halves(case: CopyCase, operand: Operand) -> bool:
-    """Whether an operand is 16 bits in the lower half of each column: what ``.pack::16b`` and ``.unpack::16b`` move.
+    """Return True if 16-bit elements are in the lower halves of columns, as ``.pack::16b`` and ``.unpack::16b`` move them.
 
-    The upper halves are no elements, and nothing is said of what ``.unpack::16b`` leaves there.
+    The upper halves hold no elements, and ``.unpack::16b`` leaves undefined values there.
     """
     steps = [step for extent, step, axis in operand.iters if axis == "TCol" and extent > 1]
     return operand.space == "tmem" and case.elem_bytes == 2 and all(step % 2 == 0 for step in steps)
@@ -128,9 +128,9 @@ def low_halves(case: CopyCase, operand: Operand) -> bool:
 def index_of(
     case: CopyCase, operand: Operand, values: Mapping[str, int], *, rank_offset: int = 0
 ) -> tuple[tuple[Any, ...], Any]:
-    """The index into a memory's bytes of every place of a box, and the element that lies there.
+    """Return the index into a memory's bytes of every place of a box, and the element at each place.
 
-    A place of registers is one for each thread that has it, one of tensor memory for each replica.
+    An element in registers has a place in each thread that holds it; one in tensor memory has a place per replica.
     """
     block = values["block"]
     if rank_offset:
@@ -150,7 +150,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """The bytes of one element that stands for source elements outside, or None where they are left as they are."""
+    """Return the bytes of the fill value for source elements outside, or None if they are not filled."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -162,26 +162,27 @@ def fill_bytes(case: CopyCase) -> Any:
 
 
 def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> None:
-    """The bytes of a memory have its shape.
+    """Check that an array has the bytes of a memory.
 
     Raises:
-        RequestError: they are no such array.
+        RequestError: it is not a contiguous array of bytes of this shape.
     """
     fits = isinstance(memory, np.ndarray) and memory.dtype == np.uint8 and memory.shape == shape
     if not fits or not memory.flags.c_contiguous:
-        raise tc.RequestError(f"{where}: {name} {short_repr(memory)} is not an array of bytes (uint8) of shape {shape}")
+        rule = f"must be a C-contiguous array of uint8 with shape {shape}"
+        raise tc.RequestError(f"{where}: {name} {rule}, got {short_repr(memory)}")
 
 
 @checked(case=CASE, arrays=Validator("the bytes of source and destination, two arrays", lambda value: len(value) == 2))
 def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
-    """The destination's memory after the kernel.
+    """Return the destination's memory after the kernel.
 
     Args:
-        case: the copies.
-        arrays: bytes of the source's memory and of the destination's, before.
+        case: the case.
+        arrays: the bytes of the source's memory and of the destination's memory before the kernel.
 
     Returns:
-        The destination's bytes; the source does not change.
+        The bytes of the destination's memory. The source does not change.
     """
     for name, memory, operand in zip(("source", "destination"), arrays, (case.src, case.dst), strict=True):
         check_memory("expected: arrays", name, memory, memory_shape(case, operand))
@@ -193,7 +194,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
         known = np.zeros(case.count, bool)
         if fill is not None:
             tile[:], known[:] = fill, True
-        # of registers that several threads have, the first: they hold the same (see consistent)
+        # if several threads hold an element, all have the same value (see consistent)
         tile[element[::-1]] = source[tuple(part[::-1] for part in places_of_source)]
         known[element] = True
         for rank_offset in case.rank_offsets:
@@ -204,7 +205,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
 
 
 def count_written(case: CopyCase) -> int:
-    """Places of the destination that the copies write, counted as often as they are written."""
+    """Return the number of writes of places of the destination."""
     return sum(
         len(index_of(case, case.dst, values, rank_offset=rank_offset)[1])
         for values in case.values()
@@ -213,7 +214,7 @@ def count_written(case: CopyCase) -> int:
 
 
 def read_places(case: CopyCase) -> Any:
-    """Whether a place of the source's memory is read; of the shape of its bytes without the last axis."""
+    """Return a mask of the places of the source's memory that are read."""
     read = np.zeros(memory_shape(case, case.src)[:-1], bool)
     for values in case.values():
         read[index_of(case, case.src, values)[0]] = True
@@ -221,7 +222,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """A source such that all places of one element hold the same: registers of several threads, replicas of lanes."""
+    """Change a source such that all places of one element (in several threads or lanes) have the same value; return it."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

@@ -1,4 +1,4 @@
-"""The answers of a variant in another process: ``python -m tilecopy_testkit.process`` is asked on standard input."""
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.process`` reads cases from standard input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .variant_under_test import OPTIONS, VariantUnderTest
 
 
 def reference_of(plugin: Any) -> str | None:
-    """How another process finds a plugin: an installed variant's name, ``MODULE:``, ``MODULE:NAME``; None if it cannot."""
+    """Return a reference for another process: a variant's name, ``MODULE:`` or ``MODULE:NAME``; None if there is none."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -32,7 +32,7 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """What each hook makes of a case, as texts: verdict, partition, PTX."""
+    """Return the verdict, the partition and the PTX of a case as texts."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
@@ -46,24 +46,24 @@ def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str:
-    """A snapshot as text that does not depend on where objects lie in memory."""
+    """Return a snapshot as text without addresses of objects."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_plain, value))})"
     return str(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """The answers by the key of each case, asked in this order."""
+    """Return the answers by the key of each case, computed in this order."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """The answers of other processes with other hash seeds, asked in reverse order; None where they cannot find the plugin.
+    """Return the answers of processes with other hash seeds, in reverse order, or None if they cannot find the plugin.
 
     Raises:
-        PluginError: such a process fails.
+        PluginError: a process fails.
     """
     reference = reference_of(subject.plugin)
     if reference is None:
@@ -86,12 +86,12 @@ def answers_elsewhere(
     streams = [process.communicate(pickle.dumps(sys.path) + asked, timeout=120) for process in started]
     for process, (_, errors) in zip(started, streams, strict=True):
         if process.returncode:
-            raise tc.PluginError(f"another process cannot ask {reference}: {errors.decode().strip().splitlines()[-1]}")
+            raise tc.PluginError(f"another process cannot run {reference}: {errors.decode().strip().splitlines()[-1]}")
     return [json.loads(output.splitlines()[-1]) for output, _ in streams]
 
 
 def main() -> None:
-    """Answer what standard input asks."""
+    """Print the answers for the cases of standard input."""
     sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
     reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
     plugin = resolve_name(reference) if ":" in reference else reference

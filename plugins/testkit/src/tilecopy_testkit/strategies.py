@@ -1,4 +1,4 @@
-"""Hypothesis strategies of whole kernels."""
+"""Hypothesis strategies that draw cases."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class _Drawn:
-    """Choices of hypothesis."""
+    """A source of random choices from hypothesis."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of some; the first is the simplest."""
+        """Return one of the options; the first is the simplest."""
         return options[self._draw(st.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
 
 
@@ -46,13 +46,13 @@ def requests(
     dtypes: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
 ) -> st.SearchStrategy[CopyCase]:
-    """Copies, and the kernels around them, that fit the record of a variant; not all of them are accepted.
+    """Return a strategy of cases that fit the record of a variant; the variant may still decline some.
 
     Args:
         variant: a record, a module or object with the hooks, or the name of an installed variant.
         spaces: ``(source, destination)`` pairs; by default those of the record.
         dtypes: element types.
-        targets: architectures; by default every one that the record claims.
+        targets: targets; by default all of the record.
     """
     if isinstance(variant, tc.Variant):
         record = variant

@@ -1,4 +1,4 @@
-"""Cases of tensor memory: copies from shared memory, and between tensor memory and registers."""
+"""Random cases of tensor memory: copies from shared memory, and between tensor memory and registers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROWS_OF_COPIES: tuple[tuple[Iters, Iters], ...] = (
     (((128, 1, "TLane"),), ()),
     (((6, 1, "TLane"), (4, 32, "TLane")), ()),
 )
-"""Lanes and replicas of tensor memory: of each shape of tcgen05.cp, and of several of one."""
+"""Lanes and replicas of tensor memory for each shape of tcgen05.cp, and for several of one shape."""
 
 
 def tensor_case(draw: Draw, case_space: CaseSpace) -> CopyCase:
-    """From shared to tensor memory, in rows that a matrix descriptor can name."""
+    """Draw a copy from shared to tensor memory, in rows that a matrix descriptor can describe."""
     dtype = draw.choose(
         [d for d in case_space.dtypes if tc.dtype_of(d).bits in (8, 16, 32, 64)] or list(case_space.dtypes)
     )
@@ -98,11 +98,11 @@ RECTANGLES: dict[str, tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, i
     "16x256b": (((2, 2, "m"), (8, 4, "laneid")), ((1, 4, "m"), (4, 1, "laneid"), (2, 1, "m"))),
     "16x32bx2": (((16, 1, "laneid"),), ((2, 16, "laneid"), (1, 1, "m"))),
 }
-"""Shape of tcgen05.ld -> iters of its lanes and of its columns (the one of extent 1 repeats), in registers of 32 bits."""
+"""Shape of tcgen05.ld -> iters of its lanes and columns in 32-bit registers; the iter of extent 1 is repeated."""
 
 
 def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Between tensor memory and registers, in the rectangles that one instruction covers; slices, warps, halves of columns."""
+    """Draw a copy between tensor memory and registers, in the rectangles of one instruction, or parts of them."""
     dtype = draw.choose([d for d in case_space.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(case_space.dtypes))
     per_column = max(1, 4 // tc.dtype_of(dtype).bytes)
     shape = draw.choose(list(RECTANGLES))
@@ -165,7 +165,7 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
 
 
 def _columns(draw: Draw, counts: dict[str, int], per_column: int, width: int) -> tuple[AffineStart, int]:
-    """Draw where a box begins along the columns of tensor memory; give how many columns' elements it reaches, too."""
+    """Draw the start of a box along the columns of tensor memory, and return it with the extent that it needs."""
     base = per_column * draw.choose([0, 0, 1, 4, 7]) + draw.choose([0] * 9 + [1])
     factors = {"turn": draw.choose([0, 4 * per_column, width]), "block": draw.choose([0, per_column]), "unit": width}
     terms = tuple(AffineTerm(name, factor) for name, factor in factors.items() if factor and counts[name] > 1)
@@ -173,7 +173,7 @@ def _columns(draw: Draw, counts: dict[str, int], per_column: int, width: int) ->
 
 
 def _register_iters(shape: str, per_column: int, repeats: int, more: int) -> tuple[list[Any], list[Any], int]:
-    """Return the iters of the lanes and columns of a rectangle that is repeated, and the elements that a thread has of it."""
+    """Return the iters of a repeated rectangle of lanes and columns, and its number of elements per thread."""
     rows, columns = RECTANGLES[shape]
     parts = [(extent, step * (per_column if axis == "m" else 1), axis) for extent, step, axis in (*rows, *columns)]
     place = parts.index((1, next(step for extent, step, _ in columns if extent == 1) * per_column, "m"))

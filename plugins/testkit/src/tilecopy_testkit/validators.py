@@ -1,4 +1,4 @@
-"""Validators of the kit's records, whose fields are checked by their types, and of the arguments of its public functions."""
+"""Validators of the fields of the kit's records, and of the arguments of its public functions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Shape = tuple[Positive, ...]
 
 
 def name_of(*names: str) -> msgspec.Meta:
-    """Return what a text must be to be one of some names."""
+    """Return the constraint that a text is one of some names."""
     return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 
 def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
-    """Return the fields of a record, each with a validator that follows from its type: a ``field_transformer`` of attrs."""
+    """Return fields with validators for their types; a ``field_transformer`` of attrs."""
     types = get_type_hints(cls, include_extras=True)
     return [
         field.evolve(validator=partial(_check_type, types[field.name])) if field.validator is None else field
@@ -36,7 +36,7 @@ def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
 
 
 def _check_type(expected: Any, record: Any, field: attrs.Attribute[Any], value: Any) -> None:
-    """Raise RequestError unless a value is of the expected type; the record keeps an integer of a framework as a plain one."""
+    """Raise RequestError if a value does not have the expected type. An integer of a framework becomes an int."""
     try:
         if msgspec.convert(value, expected) == value:
             return
@@ -46,16 +46,17 @@ def _check_type(expected: Any, record: Any, field: attrs.Attribute[Any], value: 
     plain = integer(value)
     if plain is None or isinstance(value, int):
         reason = f"{reason[0].lower()}{reason[1:]}"
-        raise tc.RequestError(f"{type(record).__name__}: {field.name} {short_repr(value)} is invalid: {reason}")
+        raise tc.RequestError(f"{type(record).__name__}: invalid {field.name} {short_repr(value)}: {reason}")
     _check_type(expected, record, field, plain)
     object.__setattr__(record, field.name, plain)
 
 
 def several(validator: Validator) -> Validator:
-    """Return a validator of None, or a tuple or list, not empty, in which each is valid."""
+    """Return a validator of None, or a non-empty tuple or list of valid items."""
     items = tuple_of(validator)
     return Validator(
-        f"None, or {items.rule}, not empty", lambda value: value is None or (items.fits(value) and bool(len(value)))
+        f"None, or {items.rule} that is not empty",
+        lambda value: value is None or (items.fits(value) and bool(len(value))),
     )
 
 
@@ -72,7 +73,7 @@ DTYPES = several(one_of(*tc.DTYPES))
 TARGETS = several(one_of(*tc.TARGETS))
 _BITS = tuple_of(integer_in(1, 1024))
 WIDTHS = Validator(
-    "widths in bits, widest first; () where vectors are not compared",
+    "a tuple of widths in bits, widest first, or () to skip their comparison",
     lambda value: _BITS.fits(value) and list(value) == sorted(value, reverse=True),
 )
 OUTSIDE = Validator(
@@ -93,5 +94,5 @@ NAMES = Validator(
 
 
 def system_reason(error: Exception) -> str:
-    """Return why the system refused a file, without the file's path."""
+    """Return the system's reason in an error about a file, without the path."""
     return getattr(error, "strerror", None) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The variant that is being proved, and what the kit makes kernels with for it."""
+"""The variant that is tested, with everything that the kit needs to build its kernels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ OPTIONS: dict[str, OptionMaker] = {
     **HARNESS_OPTIONS,
     "remote_cta_id": lambda harness: (harness.rank + harness.case.rank_offset) % harness.case.cluster,
 }
-"""Options that only a kernel has, by name."""
+"""Name -> a function that returns an option which exists only in a kernel, from the harness."""
 STEPS = tuple_of(instance_of("a Step", Step))
 MAKERS = mapping_of(FUNCTION)
 
 
 def source_of(plugin: Any) -> Source:
-    """Where a plugin comes from: an installed variant's name, or a module or object with the hooks.
+    """Return the source of a plugin, which is the name of an installed variant, or a module or object with the hooks.
 
     Raises:
         PluginError: no installed variant has that name, or the object has no record.
@@ -45,7 +45,7 @@ def source_of(plugin: Any) -> Source:
         sources = [source for source in installed_sources(VARIANTS_GROUP) if source.name == plugin]
         if not sources:
             raise tc.PluginError(
-                f"plugin: no installed variant is named {short_repr(plugin)}; install the package that has it"
+                f"plugin must name an installed variant, got {short_repr(plugin)}: install its package"
             )
         return sources[0]
     try:
@@ -54,32 +54,32 @@ def source_of(plugin: Any) -> Source:
         name = None
     if not isinstance(name, str):
         raise tc.PluginError(
-            f"plugin {short_repr(plugin)} has no attribute 'variant' (a tilecopy_core.Variant with a name)"
+            f"plugin must have an attribute 'variant', a tilecopy_core.Variant with a name, got {short_repr(plugin)}"
         )
     return Source(name, "this process", "0", lambda: plugin)
 
 
 @attrs.frozen(eq=False)
 class VariantUnderTest:
-    """A variant, how its copies are drawn, and what surrounds them.
+    """A frozen record of a variant to test, with the space of its copies and the parts of its harness.
 
     Attributes:
-        plugin: as it was given.
-        source: where it comes from.
-        record: what it says of itself.
-        case_space: what is drawn.
-        registry: has this variant and no other.
-        steps: what completes a copy.
-        options: makes each option that only a kernel has, from the :class:`~.case_harness.CaseHarness`.
-        arguments: makes what a launch gives besides the kit's own arguments, by the parameter's name: an array or an integer.
-        widths_bits: vector widths that its instructions have, widest first; () where vectors are not compared.
-        expected_narrow: by reason, copies for which a narrower vector than brute force finds is known and right.
-        moves: given a request, its partition and the values of its symbols, what is moved (:mod:`.enumeration`); None: the
-            partition says so itself by a method ``moves(request, values)``, or only the emitted text is judged.
+        plugin: the module, object or name.
+        source: the source of the plugin.
+        record: the variant's record.
+        case_space: the space of copies to draw.
+        registry: a registry with only this variant.
+        steps: the steps that complete a copy.
+        options: name -> a function that returns an option from the :class:`~.case_harness.CaseHarness`.
+        arguments: parameter -> a function that returns an additional argument of the launch, an array or an integer.
+        widths_bits: vector widths of its instructions, widest first; () to skip the comparison of widths.
+        expected_narrow: reason -> a predicate of the copies that may use narrower vectors than brute force finds.
+        moves: a function that returns the moves (:mod:`.enumeration`) of a request, its partition and the values of its
+            symbols. If None, the partition's method ``moves(request, values)`` is used, if it has one.
     """
 
     plugin: Any
-    source: Source = attrs.field(validator=instance_of("where a plugin comes from", Source))
+    source: Source = attrs.field(validator=instance_of("a Source", Source))
     record: tc.Variant = attrs.field(validator=VARIANT)
     case_space: CaseSpace = attrs.field(validator=instance_of("a CaseSpace", CaseSpace))
     registry: tc.Registry = attrs.field(validator=instance_of("a Registry", tc.Registry))
@@ -104,10 +104,10 @@ class VariantUnderTest:
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> VariantUnderTest:
-        """The subject of a plugin; further arguments are fields.
+        """Return the variant of a plugin to test; more arguments are fields.
 
         Raises:
-            PluginError: it cannot be loaded, or is not a variant; the message says why.
+            PluginError: the plugin cannot be loaded, or is not a variant.
         """
         source = source_of(plugin)
         registry = tc.Registry([source], environ={"TILECOPY_STRICT": "1"})
@@ -123,18 +123,18 @@ class VariantUnderTest:
 
     @property
     def registry_entry(self) -> Plugin:
-        """The plugin as the registry has it."""
+        """The plugin's entry in the registry."""
         plugin = self.registry.table().plugin_named(self.name)
         assert plugin is not None
         return plugin
 
     @property
     def completion_is_known(self) -> bool:
-        """Whether the kit knows what completes its copies."""
+        """True if the kit knows the steps that complete the variant's copies."""
         return bool(self.steps) or self.record.completion in COMPLETIONS
 
     def with_wrapper(self, wrapper: Any) -> VariantUnderTest:
-        """Return the variant with a plugin that wraps its hooks."""
+        """Return the variant with a registry that also has a plugin with hook wrappers."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
         return attrs.evolve(self, registry=registry)

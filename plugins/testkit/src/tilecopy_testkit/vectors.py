@@ -1,7 +1,7 @@
-"""Vectors: what a GPU did with a kernel, recorded once and replayed on the emulator wherever there is no GPU.
+"""Test vectors: launches that were recorded on a GPU, and are replayed on the emulator on machines without a GPU.
 
-A handler of an instruction and a variant that emits it, both by one author, share what the author believes. A vector does not.
-A file of them is JSON::
+If one author writes both a variant and the emulator's handler of its instruction, both may have the same mistake. A test vector
+finds it. A file of test vectors is JSON::
 
     {"device": "NVIDIA H200", "driver": "570.86", "date": "2026-11-22",
      "vectors": [{"name": "ldmatrix.x4.trans",
@@ -10,8 +10,8 @@ A file of them is JSON::
                   "arguments": ["00010203...", 5],
                   "after": ["00010203...", null]}]}
 
-``ptx`` is a module of one kernel, line by line. An argument is the bytes of an array in hexadecimal, or an integer; ``after``
-has the bytes of each array when the kernel has ended, and null for an integer. A test replays each by itself::
+``ptx`` has the lines of a module with one kernel. An argument is the bytes of an array in hexadecimal, or an integer. ``after``
+has the bytes of each array after the kernel, and null for an integer. A test replays one vector::
 
     @pytest.mark.parametrize("vector", recorded_vectors(Path(__file__).with_name("vectors.json")), ids=str)
     def test_a_vector(vector):
@@ -37,21 +37,21 @@ from tilecopy_core.errors import checked, short_repr
 from .counterexample import Counterexample
 from .validators import Number, system_reason, typed_fields
 
-AS_RECORDED = "the emulator gives what the GPU gave"
+AS_RECORDED = "the results of the emulator must be equal to those recorded on the GPU"
 
 
 @attrs.frozen(field_transformer=typed_fields)
 class RecordedLaunch:
-    """One launch.
+    """A frozen record of one launch.
 
     Attributes:
-        name: what is tried.
+        name: what the launch tests.
         ptx: a module of one kernel.
-        grid: CTAs.
-        block: threads of each.
+        grid: number of CTAs.
+        block: threads per CTA.
         arguments: the bytes of an array, or an integer, for each parameter.
-        after: the bytes of each array afterwards, None for an integer; () where nothing has been recorded yet.
-        recorded: on what and when.
+        after: the bytes of each array after the launch, None for an integer; () if nothing was recorded.
+        recorded: the device, driver and date of the recording.
     """
 
     name: str
@@ -66,17 +66,17 @@ class RecordedLaunch:
         return self.name
 
     def launch_arguments(self) -> list[Any]:
-        """New arrays of bytes, and integers, for a launch, which changes the arrays."""
+        """Return new arguments for a launch: integers, and copies of the arrays."""
         return [
             np.frombuffer(argument, np.uint8).copy() if isinstance(argument, bytes) else argument
             for argument in self.arguments
         ]
 
     def replay(self) -> None:
-        """Run it on the emulator.
+        """Run the launch on the emulator and compare the results.
 
         Raises:
-            Counterexample: a byte is not what the GPU gave, or the emulator refuses the kernel.
+            Counterexample: a byte differs from the recorded one, or the emulator rejects the kernel.
         """
         arguments = self.launch_arguments()
         try:
@@ -91,8 +91,8 @@ class RecordedLaunch:
             at = int(wrong[0])
             raise Counterexample(
                 AS_RECORDED,
-                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ; byte {at} is 0x{array[at]:02x}, and "
-                f"was 0x{right[at]:02x} on {self.recorded}",
+                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ from those on {self.recorded}; "
+                f"byte {at} must be 0x{right[at]:02x}, got 0x{array[at]:02x}",
             )
 
 
@@ -111,7 +111,7 @@ def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
         raise
     except Exception as error:
         raise tc.RequestError(
-            f"recorded_vectors: path {short_repr(Path(path).name)} is not a file of vectors: {type(error).__name__}: {error}"
+            f"recorded_vectors: path {short_repr(Path(path).name)} must be a file of vectors: {type(error).__name__}: {error}"
         ) from error
 
 

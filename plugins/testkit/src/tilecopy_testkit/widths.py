@@ -1,4 +1,4 @@
-"""The widest vector of a copy, by trying: every width over every element of every box that a start can reach."""
+"""A brute-force search for the widest vector of a copy: it tries each width for every element and every start."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .oracle import owners_of, places
 
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
-    """Whether elements fall into aligned runs of ``vec`` that are contiguous on every side, whatever their order.
+    """Return True if elements, in some order, form aligned vectors that are contiguous on every side.
 
     Args:
-        sides: the places of the elements on each side; no two on the first are equal.
-        vec: elements of a run.
+        sides: the places of the elements on each side; those of the first side are distinct.
+        vec: elements of a vector.
     """
     if len(sides[0]) % vec:
         return False
@@ -33,13 +33,13 @@ def fits(sides: Sequence[Any], vec: int) -> bool:
 def widest(
     places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, each: int, widths_bits: Sequence[int]
 ) -> int | None:
-    """Bits of the widest vector for every value of the starts, or None.
+    """Return the bits of the widest vector that fits all values of the starts, or None.
 
     Args:
         places_at: for each value, the places on each side.
-        elem_bits: of an element.
-        most_elems: that one vector may have.
-        each: threads that share the elements; 1 where each thread's own are given.
+        elem_bits: bits of an element.
+        most_elems: the most elements of a vector.
+        each: number of threads that share the elements, or 1 if the places are those of one thread.
         widths_bits: widths to try, widest first.
     """
     for bits in widths_bits:
@@ -52,7 +52,7 @@ def widest(
 
 
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
-    """Values of the variables that stand for all that a start can have: it is affine in them, or in what they are divided by."""
+    """Yield values of the variables that represent all values, because a start is affine in the variables or their quotients."""
     d = case
     used = d.variables
     ranges = {
@@ -66,19 +66,19 @@ def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
 
 
 def _plain(operand: Operand) -> Operand:
-    """The operand before its swizzle, from its buffer's first element."""
+    """Return the operand without swizzle and storage offset."""
     return attrs.evolve(operand, swizzle=None, storage_offset=0)
 
 
 def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
-    """Bits of the widest vector of a copy, or None where there is none.
+    """Return the bits of the widest vector of a copy, or None if no width fits.
 
-    A vector may not reach over what a swizzle keeps together, even where that changes nothing.
+    A vector must not exceed the chunk of a swizzle, even if the swizzle does not change its elements.
 
     Args:
         case: the copy.
-        threads: of its scope.
-        widths_bits: widths that the instructions have.
+        threads: the number of threads of its scope.
+        widths_bits: the widths of the instructions.
     """
     d = case
     sides = (d.dst, d.src)
@@ -95,7 +95,7 @@ def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int
 
 
 def _by_thread(case: CopyCase, values: Mapping[str, int]) -> Iterator[list[Any]]:
-    """For each thread, the places of its own elements: in registers, and on the other side."""
+    """Yield, for each thread, the places of its elements in registers and on the other side."""
     d = case
     fragment, other = (d.src, d.dst) if d.src.space == "local" else (d.dst, d.src)
     thread, register, element, replica = owners_of(d, fragment, values)
