@@ -1,4 +1,4 @@
-"""The contract of a variant: its record and hooks, the request, the checks, integers and layouts, the PTX builder.
+"""The public names for authors of variants: record, hooks, requests, checks, integers, layouts and the PTX builder.
 
 A variant imports these names, and what it chooses of a library of partitions; of the core it needs nothing else.
 """

@@ -39,7 +39,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         ),
         (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent must be a plain integer, got 4.5"),
         (lambda: TileLayout(4), tc.LayoutError, "TileLayout: spec must be S[...] (+ R[...] + offset), got 4"),
-        (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "coordinate 4 is outside its extent 4"),
+        (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "coordinate 4 is out of bounds for extent 4"),
         (
             lambda: TileLayout(S[4, 4]).permute([0, 0]),
             tc.LayoutError,
@@ -53,7 +53,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: tc.Swizzle(3, 3, 2),
             tc.LayoutError,
-            "Swizzle: atom_len 2 is less than swizzle_len 3: the XOR would read what it writes",
+            "Swizzle: atom_len must be at least swizzle_len 3, got 2: the XOR would read bits that it writes",
         ),
         (
             lambda: tc.swizzle("96B", "float16"),
@@ -84,7 +84,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: memory("shared", layout=TileLayout(S[16, 16])),
             tc.LayoutError,
-            "buffer s: the layout TileLayout(S[16, 16]) has 256 elements, the shape (32, 32) has 1024",
+            "buffer s: the layout TileLayout(S[16, 16]) has 256 elements but the shape (32, 32) has 1024",
         ),
         (
             lambda: memory("shared").permute((0, 0)),
@@ -120,7 +120,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory()[-1:31, :], outside="zeros"),
             tc.RequestError,
-            'outside must be "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep", got \'zeros\'; did you mean zero?',
+            'outside must be "zero", "keep", or a number (also infinity or NaN) that the dtype represents exactly, got \'zeros\'; did you mean zero?',
         ),
         (
             lambda: declined("bulk", memory("shared")[:, 0:2], memory()[:, 0:2], op="copy_async", scope=tc.thread()),

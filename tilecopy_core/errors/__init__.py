@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 200
 _SHOWN_BITS = 256
-"""Past that Python may refuse to write an integer out (`sys.set_int_max_str_digits`)."""
+"""The largest width of an integer that messages print; Python may refuse longer ones (`sys.set_int_max_str_digits`)."""
 _OBJECT_ADDRESS = pattern(r" at 0x[0-9A-Fa-f]+(?=[>,])")
 
 
@@ -32,11 +32,11 @@ class TilecopyError(Exception):
 
 
 class LayoutError(TilecopyError, ValueError):
-    """Raised for a layout, buffer or region that is malformed, or for two that do not fit together."""
+    """Raised for a malformed layout, buffer or region, or for two that do not fit together."""
 
 
 class RequestError(TilecopyError, ValueError):
-    """Raised for a copy, or an argument of the builder, that no variant could give a meaning."""
+    """Raised for a copy or an argument that is invalid for every variant."""
 
 
 class TargetError(TilecopyError, ValueError):
@@ -52,19 +52,21 @@ class PluginError(TilecopyError, RuntimeError):
 
 
 class PerformanceWarning(UserWarning):
-    """Warns of a copy that is correct but much slower than it could be; ``plan.explain()`` has a note of it."""
+    """Warns of a copy that is correct but much slower than it could be; ``plan.explain()`` shows the same note."""
 
 
 class NoVariantError(TilecopyError, LookupError):
     """Raised if no installed variant can lower a copy.
 
     Attributes:
-        declined: for each variant that was asked (or set aside), why it does not do this copy.
+        declined: for each variant that was asked or set aside, the reason why it does not lower this copy.
     """
 
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
         if not isinstance(declined, Mapping):
-            raise RequestError(f"NoVariantError: declined must be reasons by name, got {short_repr(declined)}")
+            raise RequestError(
+                f"NoVariantError: declined must be a mapping of names to reasons, got {short_repr(declined)}"
+            )
         super().__init__(message)
         self.declined = dict(declined)
 
@@ -81,11 +83,11 @@ _ALSO_CALLED = {
     "smem": "shared",
     **dict.fromkeys(("reg", "register", "registers", "rmem"), "local"),
 }
-"""What other projects call memory, for messages."""
+"""Names of memory spaces in other projects, for hints in messages."""
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return ``"; did you mean float16?"`` for a name that begins a known one, or is close to one; else nothing."""
+    """Return ``"; did you mean float16?"`` if a known name begins with the given one or is close to it, else an empty string."""
     with LOCK:  # no import of the package should wait for it
         from difflib import get_close_matches
 
@@ -98,7 +100,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return a value for a message: its repr on one line, without addresses, shortened and printable, whatever the value does."""
+    """Return the repr of a value for a message: printable, on one line, shortened, without addresses; it never raises an error."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
@@ -116,12 +118,12 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without the addresses of objects in it, which differ in every process."""
+    """Return a text without addresses of objects, which differ between processes."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
 def integer(value: Any) -> int | None:
-    """Return the integer that a value of Python or a framework (of no dimension) is; None for bools, floats and all else."""
+    """Return an integer of Python, or a scalar integer of a framework, as an int; None for bools, floats and everything else."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None
@@ -131,7 +133,7 @@ def integer(value: Any) -> int | None:
 
 
 def attribute(value: object, name: str) -> Any:
-    """Return an attribute of whatever a caller passes; None also if reading it raises."""
+    """Return an attribute of any object, or None if it does not exist or reading it raises an error."""
     try:
         return getattr(value, name, None)
     except Exception:  # an object's own
@@ -139,28 +141,28 @@ def attribute(value: object, name: str) -> Any:
 
 
 class Validator:
-    """A check of an argument of a public function, or of a field of a record.
+    """A validator of an argument of a public function or of a field of a record.
 
     Attributes:
-        rule: in words, after "must be".
-        words: the names that it may be, for a hint.
+        rule: a phrase that completes "must be".
+        words: the valid names, if the argument is a name, for hints.
     """
 
     def __init__(self, rule: str, fits: Callable[[Any], bool], words: Sequence[str] = ()) -> None:
         self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is valid; one that raises when it is looked at is not."""
+        """Return whether a value is valid; a value whose check raises an error is not."""
         try:
             return bool(self._fits(value))
         except Exception:  # an object's own
             return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
-        """Return the value, an integer of NumPy or another framework as a plain one.
+        """Return the value; an integer of NumPy or another framework is converted to an int.
 
         Raises:
-            error: the value does not fit; the message says where, the name, the value and the rule.
+            error: the value is not valid; the message has ``where``, the name, the rule and the value.
         """
         if self.fits(value):
             return value
@@ -172,20 +174,20 @@ class Validator:
         return number
 
     def __call__(self, record: Any, attribute: Any, value: Any) -> None:
-        """Check a field, as attrs calls a validator; the record keeps an integer of a framework as a plain one."""
+        """Check a field as a validator of attrs; an integer of a framework is converted to an int."""
         if not self.fits(value):
             plain = self.check(value, type(record).__name__, attribute.name.lstrip("_"))
             object.__setattr__(record, attribute.name, plain)
 
 
 def instance_of(rule: str, *types: type) -> Validator:
-    """Return a validator of instances of some types; a bool is not an int."""
+    """Return a validator that accepts instances of some types; a bool is not an int."""
     bools = int not in types
     return Validator(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 
 
 def integer_in(low: int, high: int) -> Validator:
-    """Return a validator of plain integers of a range."""
+    """Return a validator that accepts plain integers in a range."""
     return Validator(
         f"an integer from {low} to {high}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
@@ -193,21 +195,21 @@ def integer_in(low: int, high: int) -> Validator:
 
 
 def one_of(*words: str) -> Validator:
-    """Return a validator of some names."""
+    """Return a validator that accepts some names."""
     return Validator(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 
 def optional(validator: Validator) -> Validator:
-    """Return a validator that takes None, too."""
+    """Return a validator that also accepts None."""
     return Validator(
         f"{validator.rule}, or None", lambda value: value is None or validator.fits(value), validator.words
     )
 
 
 def tuple_of(validator: Validator) -> Validator:
-    """Return a validator of tuples and lists in which each value is valid."""
+    """Return a validator that accepts tuples and lists of valid values."""
     return Validator(
-        f"a tuple in which each is {validator.rule}",
+        f"a tuple in which each element is {validator.rule}",
         lambda value: isinstance(value, (tuple, list)) and all(map(validator.fits, value)),
     )
 
@@ -220,9 +222,9 @@ ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 def checked(
     error: type[TilecopyError] = RequestError, **validators: Validator
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator for a function that users call: each argument is checked, by its parameter, before the function starts.
+    """Return a decorator that checks the arguments of a public function with a validator per parameter.
 
-    The validator of a variadic parameter is that of each of its arguments. A value that does not fit raises ``error``.
+    The validator of a variadic parameter checks each of its arguments. A value that is not valid raises ``error``.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:

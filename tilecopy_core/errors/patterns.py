@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: an import does not wait for them."""
+"""Regular expressions that are compiled at first use, so that they do not slow down imports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # what it does as a whole
 else:
 
     class pattern:  # noqa: N801 - used as the function that it stands for
-        """A regular expression with the methods of :class:`re.Pattern`, which is compiled at the first of them."""
+        """A regular expression that has the methods of :class:`re.Pattern` and is compiled at first use."""
 
         def __init__(self, text: str, flags: int = 0) -> None:
             self._text, self._flags = text, flags

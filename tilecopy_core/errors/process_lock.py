@@ -1,4 +1,4 @@
-"""The lock that serialises imports and loading in a process, and that a fork waits for."""
+"""The lock for imports and loading in a process; a fork waits for it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import threading
 
 LOCK = threading.RLock()
-"""Held while plugins, kernels, the driver or, in a function, modules are loaded. A fork waits for it: else the child would wait for
-a thread that it does not have, at this lock or a module's. It is one lock, since two that a fork takes in turn could each be held by
-somebody who waits for the other."""
+"""Held while plugins, kernels or the driver are loaded, and around imports inside functions. A fork waits for it; otherwise the
+child could wait forever for a lock that a thread of the parent held. It is a single lock, because a fork that takes two in turn
+could deadlock."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)

@@ -1,4 +1,4 @@
-"""Frozen attrs classes, of which a process makes a hundred and fifty before its first plan."""
+"""Frozen attrs classes that are cheap to create; a process creates about 150 before its first plan."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # with a type checker's support for attrs
 else:
 
     def frozen(cls: type | None = None, **options: Any) -> Any:
-        """Return a class made as by :func:`attrs.frozen`, in half the time.
+        """Return a class as :func:`attrs.frozen` does, in half the time.
 
-        attrs writes and compiles ``__eq__``, ``__hash__`` and ``__repr__`` for each class, and this takes half of the class's creation. Here
-        they are functions that go through the fields. A class that defines one of them, or caches its hash, is left to attrs.
+        attrs compiles ``__eq__``, ``__hash__`` and ``__repr__`` for each class, which takes half of the time to create a class. Here
+        they are functions that loop over the fields. If a class defines one of them or caches its hash, attrs is used.
         """
         if cls is None:
             return partial(frozen, **options)
@@ -37,7 +37,7 @@ else:
 
 
 def _by_value(fields: Sequence[Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
-    """Return ``__eq__`` and ``__hash__`` of a class, by the values of these fields, or by what a field's ``eq=`` makes of its value."""
+    """Return ``__eq__`` and ``__hash__`` for a class that compare these fields, with a field's ``eq=`` applied to its value."""
     names, keys = [field.name for field in fields], [field.eq_key for field in fields]
     raw: Callable[[Any], Any] = attrgetter(*names, "__class__")
 

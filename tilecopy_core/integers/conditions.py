@@ -1,4 +1,4 @@
-"""Conditions that are decided when a kernel runs: comparisons, joined by ``&``, ``|`` and ``~``."""
+"""Conditions that are evaluated when a kernel runs: comparisons, combined with ``&``, ``|`` and ``~``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ __all__ = ["Condition", "RunTime"]
 
 
 class RunTime:
-    """The base class of symbolic integers and run-time values: it refuses the operators that a class lacks; ``has`` lists the others."""
+    """The base class of symbolic integers and run-time values; operators that a subclass does not define raise an error.
+
+    ``has`` is the start of the error's message, which says which operators are supported.
+    """
 
     __slots__ = ()
     __array_ufunc__ = None  # array + value comes to __radd__, which refuses it
     has: ClassVar[str]
 
     def _refuse(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(f"'{self!r}' and {short_repr(other)}: {self.has}; no other operator")
+        raise RequestError(f"'{self!r}' and {short_repr(other)}: {self.has}; other operators are not supported")
 
     _refused: Any = _refuse  # a class may define any of them
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused
@@ -34,7 +37,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt
 
 @frozen(eq=False, repr=False)
 class Condition:
-    """A comparison of two integers (or run-time values), ``and``, ``or``, ``not`` of conditions, or ``elect``.
+    """A frozen record of a comparison, of ``and``, ``or`` or ``not`` of conditions, or of ``elect``.
 
     It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``. Its ``op`` is one
     of ``== != < <= > >=`` on two operands, ``and or not`` on conditions, or ``elect`` on nothing.
@@ -82,7 +85,7 @@ class Condition:
         return f" {self.op} ".join(sides)
 
     def leaves(self) -> Iterator[Condition]:
-        """Yield every comparison and ``elect`` in it, left to right."""
+        """Yield every comparison and ``elect`` in the condition, left to right."""
         sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
         for side in sides:
             yield from side.leaves()
@@ -94,7 +97,7 @@ class Condition:
         return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
 
     def conjuncts(self) -> Iterator[Condition]:
-        """Yield the conditions that hold together exactly where this one does."""
+        """Yield conditions whose conjunction (logical and) equals this condition."""
         if self.op == "and":
             yield from self.left.conjuncts()
             yield from self.right.conjuncts()
@@ -107,7 +110,7 @@ class Condition:
             yield self
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
-        """Return the truth of the condition, given the value (an int or an array) of each operand."""
+        """Return the value of the condition (a bool or an array) from the values of its operands."""
         if self.op == "not":
             return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
         if self.op in ("and", "or"):

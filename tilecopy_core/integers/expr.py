@@ -1,13 +1,12 @@
 """Symbolic integers: block ids, loop variables, thread ids and scalar parameters in index arithmetic.
 
 An integer is a plain ``int`` or an :class:`Expr`: a constant plus a sum of ``coefficient * atom`` with at least one
-term. An atom is a :class:`Symbol`, or an :class:`Operation` on integers: a row of :data:`OPERATIONS` says all that there
-is to know of one. What can be proved of an atom (its bounds, a divisor, its symbols) is found once, when it is made;
-nothing is assumed that does not follow from what the symbols declare. The divisor decides vector widths, the bounds
-decide 32- or 64-bit arithmetic.
+term. An atom is a :class:`Symbol`, or an :class:`Operation` on integers, whose properties are in the table
+:data:`OPERATIONS`. The facts about an atom (its bounds, a divisor, its symbols) are computed once, when it is created;
+they follow from what the symbols declare. The divisor decides vector widths, the bounds decide 32- or 64-bit arithmetic.
 
-``a == b`` gives a :class:`Condition`, which has no truth value; :func:`structural_equal` is structural equality, and :func:`key_of`
-what to put into a dict.
+``a == b`` gives a :class:`Condition`, which has no truth value; :func:`structural_equal` tests structural equality, and
+:func:`key_of` gives a key for a dict.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """A symbol or an operation, of which sums consist: immutable, hashable, equal if its parts are equal.
+    """The base class of symbols and operations, the atoms of sums; immutable, hashable, compared by value.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
@@ -56,7 +55,7 @@ class Atom:
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
-        """Return every symbol in it."""
+        """All symbols in the atom."""
         return frozenset((self,)) if isinstance(self, Symbol) else frozenset().union(*map(symbols_of, self.operands))
 
     def __repr__(self) -> str:
@@ -65,7 +64,7 @@ class Atom:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Symbol(Atom):
-    """An integer known only at run time; :func:`symbol` makes the expression to compute with.
+    """An integer whose value is known only at run time; :func:`symbol` returns an expression of one.
 
     Two symbols are equal when they are the same object (or name the same special register) with the same bounds; the name is only
     how it prints.
@@ -96,7 +95,7 @@ class Symbol(Atom):
 
 
 def key_of(value: Any) -> Any:
-    """Return what stands for an integer (or a tuple of them) in comparisons of data and as the key of a dict."""
+    """Return a key for an integer (or a tuple of integers) that can be compared and used in a dict."""
     if isinstance(value, Expr):
         return value.const, value.terms
     return tuple(map(key_of, value)) if isinstance(value, tuple) else value
@@ -104,7 +103,7 @@ def key_of(value: Any) -> Any:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Operation(Atom):
-    """An operation on two integers, of ``//`` and ``%`` by a positive constant; :func:`floordiv` and its like simplify."""
+    """An operation on two integers, such as ``//`` by a positive constant; functions such as :func:`floordiv` simplify it."""
 
     op: str
     operands: tuple[Any, Any] = attrs.field(eq=key_of)
@@ -121,12 +120,12 @@ class Operation(Atom):
 
 
 def _text_of(value: Int) -> str:
-    """Return an integer as text; Python may refuse to write out a very long one."""
+    """Return an integer as text, shortened if it is very long."""
     return short_repr(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
 
 
 def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
-    """Return an operator of an Expr, of the two integers in the order in which Python passes them."""
+    """Return a method of Expr for an operator, which computes with the operands in Python's order."""
 
     def method(self: Expr, other: Any) -> Any:
         if type(other) is not int and not isinstance(other, Expr):
@@ -143,7 +142,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
 
 @frozen(slots=False, eq=False, repr=False)
 class Expr(RunTime):
-    """``const + sum(coefficient * atom)``; immutable.
+    """A symbolic integer ``const + sum(coefficient * atom)``; immutable.
 
     ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
     an int when the result is constant, a :class:`Condition` when they compare.
@@ -170,7 +169,7 @@ class Expr(RunTime):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Return the smallest and largest value; see :func:`bounds_of`."""
+        """The smallest and the largest value; see :func:`bounds_of`."""
         known = _as_quotients(self)
         lower, upper = bounds_of(constant_of(known))
         for atom, coefficient in terms_of(known):
@@ -181,7 +180,7 @@ class Expr(RunTime):
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """Return every symbol in it."""
+        """All symbols in the expression."""
         return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
 
     def __neg__(self) -> Any:
@@ -198,19 +197,23 @@ class Expr(RunTime):
     __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
 
     def __index__(self) -> int:
-        raise RequestError(f"{self} is known only when the kernel runs; a plain integer is required here")
+        raise RequestError(
+            f"a plain integer is required here, got {self}, whose value is known only when the kernel runs"
+        )
 
     def __bool__(self) -> bool:
-        raise RequestError(f"{self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it")
+        raise RequestError(
+            f"the truth value of {self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it"
+        )
 
 
 def is_int_like(value: object) -> bool:
-    """Return whether a value is an integer in the sense of this module: an int or an Expr, not a bool."""
+    """Return whether a value is an int or an Expr, and not a bool."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def plain(value: Any) -> Any:
-    """Return a value; an integer of NumPy or another framework as a plain one."""
+    """Return a value; an integer of NumPy or another framework is converted to an int."""
     if type(value) is int or isinstance(value, Expr):
         return value
     number = integer(value)
@@ -223,7 +226,7 @@ INT = Validator("an integer, plain or symbolic", is_int_like)
 def symbol(
     name: str, *, lower: int | None = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
 ) -> Expr:
-    """Return the expression of one new :class:`Symbol`; each call makes another, whatever its name.
+    """Return the expression of a new :class:`Symbol`; two calls return different symbols even for the same name.
 
     Args:
         name: how it prints.
@@ -233,10 +236,10 @@ def symbol(
         varies: ``thread`` when the threads of a CTA can see different values, else ``cta`` or ``grid``.
 
     Raises:
-        RequestError: an argument of another kind, or bounds that no value meets.
+        RequestError: an argument has another type, or no value lies within the bounds.
     """
     if not isinstance(name, str) or not name:
-        raise RequestError(f"symbol: name must be a string that is not empty, got {short_repr(name)}")
+        raise RequestError(f"symbol: name must be a non-empty string, got {short_repr(name)}")
     lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
     for what, bound in (("lower", lower), ("upper", upper)):
         if bound is not None and (not is_int_like(bound) or isinstance(bound, Expr)):
@@ -249,29 +252,29 @@ def symbol(
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
         what = "value" if multiple_of == 1 else f"multiple of {short_repr(multiple_of)}"
         raise RequestError(
-            f"symbol {name}: no {what} lies between lower={short_repr(lower)} and upper={short_repr(upper)}"
+            f"symbol {name}: there must be a {what} from lower={short_repr(lower)} to upper={short_repr(upper)}, but there is none"
         )
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
 
 def of_atom(atom: Atom) -> Expr:
-    """Return the expression of one atom."""
+    """Return an atom as an expression."""
     return Expr(0, ((atom, 1),))
 
 
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
-    """Return the integer of a constant and terms, each of another atom."""
+    """Return the sum of a constant and terms whose atoms are all different."""
     kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
     return Expr(const, tuple(kept)) if kept else const
 
 
 def constant_of(value: Int) -> int:
-    """Return the constant of an integer: itself when it is plain."""
+    """Return the constant part of an integer."""
     return value.const if isinstance(value, Expr) else value
 
 
 def terms_of(value: Int) -> tuple[Term, ...]:
-    """Return the terms of an integer: none when it is plain."""
+    """Return the terms of an integer; a plain integer has none."""
     return value.terms if isinstance(value, Expr) else ()
 
 
@@ -295,7 +298,7 @@ def sub(left: Int, right: Int) -> Int:
 
 
 def mul(left: Int, right: Int) -> Int:
-    """Return the product; of two symbolic integers it distributes over their terms."""
+    """Return the product of two integers, multiplied out if both are symbolic."""
     if not isinstance(left, Expr):
         left, right = right, left
     if not isinstance(left, Expr):
@@ -316,13 +319,13 @@ def mul(left: Int, right: Int) -> Int:
 def _positive(left: Int, op: str, right: Int) -> int:
     if isinstance(right, Expr) or right <= 0:
         raise RequestError(
-            f"'{left} {op} {short_repr(right)}': '{op}' of a symbolic integer needs a positive constant on its right, got {short_repr(right)}"
+            f"'{left} {op} {short_repr(right)}': the right operand of '{op}' on a symbolic integer must be a positive constant, got {short_repr(right)}"
         )
     return right
 
 
 def floordiv(left: Int, right: Int) -> Int:
-    """Return ``left // right`` for a positive constant right: what divides is taken out, what is too small is dropped."""
+    """Return ``left // right`` for a positive constant, simplified: multiples of it are divided, and small remainders are dropped."""
     divisor = _positive(left, "//", right)
     if not isinstance(left, Expr):
         return left // divisor
@@ -335,7 +338,7 @@ def floordiv(left: Int, right: Int) -> Int:
 
 
 def mod(left: Int, right: Int) -> Int:
-    """Return ``left % right`` for a positive constant right; multiples of it vanish."""
+    """Return ``left % right`` for a positive constant, without terms that are multiples of it."""
     divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
@@ -345,7 +348,7 @@ def mod(left: Int, right: Int) -> Int:
 
 
 def _as_quotients(value: Expr) -> Int:
-    """Return an equal value with ``n * (x // n)`` for ``x - x % n``: its bounds are tighter. Sums keep the latter, which cancels."""
+    """Return an equal value with ``n * (x // n)`` in place of ``x - x % n``, which has tighter bounds but does not cancel in sums."""
     for atom, c in value.terms:
         if atom.op == "%" and all((other, -c * factor) in value.terms for other, factor in atom.operands[0].terms):
             x, n = atom.operands
@@ -355,7 +358,7 @@ def _as_quotients(value: Expr) -> Int:
 
 @lru_cache(maxsize=4096)  # the places of threads are the same few quotients in every copy
 def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) -> Int:
-    """Return ``rest // divisor`` or ``rest % divisor``, of a rest that has lost its multiples of the divisor."""
+    """Return ``rest // divisor`` or ``rest % divisor`` for the sum of a constant and terms, none of which is a multiple of the divisor."""
     rest = Expr(const, terms)
     if (known := _as_quotients(rest)) is not rest:
         return floordiv(known, divisor) if quotient else mod(known, divisor)
@@ -390,7 +393,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
 
 
 def xor(left: Int, right: Int) -> Int:
-    """Return the bitwise exclusive or; a sum when the two can have no bit in common."""
+    """Return the bitwise exclusive or of two integers; their sum if they cannot have a bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
     if structural_equal(left, right):
@@ -403,9 +406,9 @@ def xor(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def minimum(left: Int, right: Int) -> Int:
-    """Return the lesser of two integers, such as ``minimum(k.block_id("x") * 128, rows - 128)``: a box that never leaves its rows.
+    """Return the minimum of two integers, for example ``minimum(k.block_id("x") * 128, rows - 128)`` to shift the last tile inside.
 
-    Raises RequestError where one of them is not an integer.
+    Raises RequestError if one of them is not an integer.
     """
     low, high = bounds_of(sub(left, right))
     if high is not None and high <= 0:
@@ -419,12 +422,12 @@ def minimum(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def maximum(left: Int, right: Int) -> Int:
-    """Return the greater of two integers; see :func:`minimum`."""
+    """Return the maximum of two integers; see :func:`minimum`."""
     return mul(minimum(mul(left, -1), mul(right, -1)), -1)
 
 
 def structural_equal(left: Any, right: Any) -> bool:
-    """Return whether two integers, or tuples of them, are structurally equal; other values compare as they do."""
+    """Return whether two integers, or tuples of integers, are structurally equal; other values are compared with ``==``."""
     if isinstance(left, Expr) and isinstance(right, Expr):
         if left is right or (left.const == right.const and left.terms == right.terms):
             return True
@@ -441,24 +444,24 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Return the smallest and largest value of an integer; None on a side where nothing is known."""
+    """Return the smallest and the largest value of an integer, each None if it is not known."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 
 def divisor_of(value: Int) -> int:
-    """Return the largest integer that is proved to divide every value (0 for the constant 0, which all divide)."""
+    """Return the largest integer that is proved to divide every value of an integer; 0 for the constant 0."""
     if not isinstance(value, Expr):
         return abs(value)
     return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
 
 
 def is_multiple(value: Int, factor: int) -> bool:
-    """Return whether every value is proved to be a multiple of ``factor``."""
+    """Return whether an integer is proved to be a multiple of ``factor``."""
     return divisor_of(value) % factor == 0
 
 
 def fits(value: Int, bits: int) -> bool:
-    """Return whether every value is proved to fit a signed integer of that width."""
+    """Return whether an integer is proved to fit in a signed integer of some bits."""
     lower, upper = bounds_of(value)
     return lower is not None and upper is not None and lower >= -(1 << bits - 1) and upper < 1 << bits - 1
 
@@ -479,7 +482,7 @@ def _bits_within(atom: Atom) -> int | None:
 
 
 def possible_bits(value: Int) -> int | None:
-    """Return the mask of the bits that can be set in a value, or None when it can be negative or is unbounded."""
+    """Return the mask of the bits that can be set in an integer, or None if it can be negative or has no upper bound."""
     lower, upper = bounds_of(value)
     if lower is None or upper is None or lower < 0:
         return None
@@ -500,12 +503,12 @@ def possible_bits(value: Int) -> int | None:
 
 
 def symbols_of(value: Int) -> frozenset[Symbol]:
-    """Return every symbol in an integer."""
+    """Return all symbols in an integer."""
     return value.symbols if isinstance(value, Expr) else frozenset()
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """Return the value for the values of its symbols, each an int, an array or a symbolic integer. Raises KeyError for a missing symbol."""
+    """Return the value of an integer for values of its symbols: ints, arrays or symbolic integers. Raises KeyError for a missing symbol."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
@@ -517,7 +520,7 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
 
 
 def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
-    """Return the integer with symbols replaced by integers, simplified anew."""
+    """Return the integer with symbols replaced by integers, simplified."""
     symbols = symbols_of(value)
     if symbols.isdisjoint(replacements):
         return value
@@ -527,16 +530,16 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
 
 @frozen
 class Rule:
-    """A frozen record of all that is known of an operation on two integers.
+    """A frozen record of the properties of an operation on two integers.
 
     Attributes:
-        text: how it prints and what Python reads, of the texts of its operands.
-        cpp: the same in C++, in which functions of the exported header round down.
-        compute: its value, of those of its operands: numbers, arrays or symbolic integers.
-        bounds: smallest and largest value, of its operands.
-        divisor: what divides every value, of what divides every value of each operand.
-        bits: mask of the bits that can be set, or None, of the operation with all that was found before.
-        instruction: what computes it in PTX, without the width; "" where that takes more than one instruction.
+        text: the format of its Python expression, for the texts of its operands.
+        cpp: the format of its C++ expression, in which functions of the exported header round down.
+        compute: returns the value for the values of its operands: numbers, arrays or symbolic integers.
+        bounds: returns the smallest and the largest value for its operands.
+        divisor: returns a divisor of every value for divisors of the operands.
+        bits: returns the mask of the bits that can be set, or None, for an operation with bounds and divisor.
+        instruction: the PTX instruction that computes it, without the width, or "" if it takes several.
     """
 
     text: str
@@ -622,4 +625,4 @@ OPERATIONS: dict[str, Rule] = {
     ),
     "min": Rule("min({}, {})", "tilecopy::lesser({}, {})", _least, _least_bounds, gcd),
 }
-"""What an :class:`Operation` can be."""
+"""Name of an :class:`Operation` -> its rule."""

@@ -1,4 +1,4 @@
-"""Layouts: where each element of a tile lives."""
+"""Layouts, which map each element of a tile to a place in memory, threads or CTAs."""
 
 from .axes import AXES, Axis, TCol, TLane, laneid, m
 from .boxes import Iter, Pair, box, fuse, fuse_pairs, leaving, surely_leaves

@@ -1,4 +1,4 @@
-"""The axes that a stride can run along: memory axes and the thread hierarchy."""
+"""The axes of strides: memory axes and the thread hierarchy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..integers.expr import Int, constant_of, is_int_like, key_of, plain, terms_
 
 @frozen(repr=False, cache_hash=True)
 class Axis:
-    """A named hardware resource that a stride can run along; ``layout.apply`` returns places by its name.
+    """A frozen record of a named axis along which a stride runs, such as memory or the lanes of a warp.
 
-    ``kind`` is ``"memory"``, ``"thread"`` (places inside a CTA) or ``"cta"`` (places of CTAs). Those of threads and CTAs
-    count the instances of the scope ``finer`` inside one of ``coarser``.
+    ``kind`` is ``"memory"``, ``"thread"`` (positions in a CTA) or ``"cta"`` (positions of CTAs). A thread or CTA axis
+    counts the instances of the scope ``finer`` inside one of ``coarser``.
     """
 
     name: str = attrs.field(validator=TEXT)
@@ -30,10 +30,12 @@ class Axis:
         return self.name
 
     def __matmul__(self, other: Any) -> OnAxis:
-        raise LayoutError(f"write a stride along an axis as `integer @ axis`, got {self.name} @ {short_repr(other)}")
+        raise LayoutError(
+            f"a stride along an axis must be written `integer @ axis`, got {self.name} @ {short_repr(other)}"
+        )
 
     def __rmatmul__(self, stride: Any) -> OnAxis:
-        """``stride @ axis``: a stride (or offset) along this axis."""
+        """Return ``stride @ axis``: a stride (or offset) along this axis."""
         if not is_int_like(stride := plain(stride)):
             raise LayoutError(f"a stride along {self.name} must be an integer, got {short_repr(stride)}")
         return OnAxis(stride, self)
@@ -41,7 +43,7 @@ class Axis:
 
 @frozen(repr=False)
 class OnAxis:
-    """A stride or an offset along an axis, as written ``stride @ axis``."""
+    """A frozen record of a stride or an offset along an axis, written ``stride @ axis``."""
 
     value: Int = attrs.field(eq=key_of)
     axis: Axis

@@ -1,4 +1,4 @@
-"""Boxes of a shape: the starts and extents of a region, and the iters of a layout inside a box."""
+"""Boxes, which are rectangular parts of a shape: starts and extents of a region, and the iters of a layout inside a box."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .axes import Axis, OnAxis, m
 
 @frozen(repr=False)
 class Iter:
-    """``extent`` steps of ``stride`` elements along ``axis``."""
+    """A frozen record of ``extent`` steps of ``stride`` elements along ``axis``."""
 
     extent: int
     stride: Int = attrs.field(eq=key_of)
@@ -37,7 +37,7 @@ class Iter:
 
 Iters = Sequence[Iter]
 Offset = tuple[tuple[Axis, "Int"], ...]
-"""What is added along each axis, axes in the order of their names; at 0 only a thread axis that nothing else names."""
+"""The offset along each axis, sorted by the axis's name; 0 only for a thread axis that no iter names."""
 
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
@@ -53,16 +53,16 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Return iters without those of extent 1, neighbours that continue each other fused."""
+    """Return iters without those of extent 1 and with contiguous neighbours fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
 Pair = tuple[Iter, ...]
-"""One run of the common iteration space: the same extent, as each side (and each guarded coordinate) strides along it."""
+"""Iters of one extent, one per side of a copy (and per guarded coordinate), for one loop of the common iteration space."""
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs without those of extent 1, neighbours that continue each other on every side fused."""
+    """Return pairs without those of extent 1 and with neighbours fused that are contiguous on every side."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -80,11 +80,11 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Return starts and extents of a region of a shape: of each dimension a slice, or an integer (an extent of 1).
+    """Return starts and extents of a region, given as one slice or integer (an extent of 1) per dimension of a shape.
 
-    Extents of the shape may be symbolic. With ``overhang`` the box may leave the shape; starts and stops are coordinates,
-    negative ones too. Raises :class:`LayoutError` for another rank, an extent of the box that is symbolic or negative, or a
-    box that is certainly outside.
+    Extents of the shape may be symbolic. With ``overhang`` the box may reach past the shape, and starts and stops may be
+    negative coordinates. Raises :class:`LayoutError` if the rank differs, if an extent of the box is symbolic or negative,
+    or if the box is certainly outside.
     """
     if len(region) != len(shape):
         raise LayoutError(
@@ -98,7 +98,7 @@ def box(
 
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
-    """Return whether ``[start, start + extent)`` is certainly not inside ``[0, size)``."""
+    """Return whether ``[start, start + extent)`` is certainly not a part of ``[0, size)``."""
     lower, upper = bounds_of(start)
     if not isinstance(size, Expr):
         return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
@@ -107,7 +107,7 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
 
 
 def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
-    """Return the message for a box that leaves its dimension."""
+    """Return the message for a box that exceeds its dimension."""
     return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is outside the extent {size}"
 
 
@@ -137,7 +137,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Return start and length of a box that is one run of row-major indices, or None."""
+    """Return start and length of a box if its row-major indices are contiguous, else None."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return iters cut to the indices ``[start, start + extent)``, and what the start adds; None where that is not a layout."""
+    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if that is not a layout."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
@@ -171,11 +171,11 @@ def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | No
 
 
 def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Iter], Offset] | None:
-    """A box that straddles blocks of ``inner`` evenly: equal pieces at places that are one step apart."""
+    """Return the result of :func:`cut` for a box that straddles blocks of ``inner`` in equal pieces with one stride, or None."""
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset from the piece before an index to the one that begins there, or None where they differ."""
+        """Return the offset from the piece before an index to the piece that begins there, or None if the pieces differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

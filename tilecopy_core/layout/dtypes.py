@@ -1,4 +1,4 @@
-"""Element types: their width, and the NumPy type that holds them."""
+"""Element types, with their widths and NumPy dtypes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..errors.records import frozen
 
 @frozen(repr=False)
 class DType:
-    """An element type of ``bits`` bits, by the name that NumPy has for it.
+    """A frozen record of an element type of ``bits`` bits, with NumPy's name.
 
-    ``kind`` is ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool or ``"c"`` complex. An ``extended`` one is
-    known to ml_dtypes and not to NumPy alone.
+    ``kind`` is ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool or ``"c"`` complex. An ``extended`` type
+    needs ml_dtypes, because NumPy does not have it.
     """
 
     name: str = attrs.field(validator=TEXT)
@@ -35,22 +35,22 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Return the width in whole bytes (1 for elements of 4 bits)."""
+        """The width in whole bytes (1 for elements of 4 bits)."""
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:
-        """Return the NumPy dtype; raises :class:`RequestError` where it needs ml_dtypes, which is not installed."""
+        """Return the NumPy dtype. Raises :class:`RequestError` if it needs ml_dtypes and that is not installed."""
         return _numpy_of(self.name) if self.extended else np.dtype(self.name)
 
 
 @cache
 def _numpy_of(name: str) -> np.dtype[Any]:
-    """Return the dtype of ml_dtypes; an import inside a function takes the lock."""
+    """Return a dtype of ml_dtypes, imported under the lock."""
     try:
         with LOCK:
             import ml_dtypes
     except ImportError as error:
-        raise RequestError(f"{name} arrays need ml_dtypes: pip install ml_dtypes") from error
+        raise RequestError(f"ml_dtypes must be installed for {name} arrays: pip install ml_dtypes") from error
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return dtype
 
@@ -68,7 +68,7 @@ DTYPES: dict[str, DType] = {
 
 
 DTYPE_ALIASES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-"""Shorter names of element types, which are taken too."""
+"""Short names of element types, which are accepted too."""
 _OTHER_NAMES = {
     **dict.fromkeys(("half", "fp16"), "float16"),
     **dict.fromkeys(("float", "fp32"), "float32"),
@@ -80,11 +80,11 @@ _OTHER_NAMES = {
     "int": "int32",
     "long": "int64",
 }
-"""What other projects call some of them, for messages."""
+"""Names of element types in other projects, for hints in messages."""
 
 
 def dtype_of(value: Any) -> DType:
-    """Return the element type of a name, a NumPy dtype or scalar type, or a framework's dtype that prints its name.
+    """Return the element type for a name, a NumPy dtype or scalar type, or a framework's dtype.
 
     ``f16``, ``bf16``, ``f32`` and ``f64`` are names too. Raises :class:`RequestError` if the element type is unknown,
     or its bytes are not in the GPU's order.
@@ -106,7 +106,7 @@ def dtype_of(value: Any) -> DType:
         else:
             if not dtype.isnative:
                 raise RequestError(
-                    f"dtype {dtype.str!r} is big-endian and the GPU is not: convert with "
+                    f"dtype must be little-endian like the GPU, got {dtype.str!r}: convert the array with "
                     "a.astype(a.dtype.newbyteorder('='))"
                 )
             name = dtype.name

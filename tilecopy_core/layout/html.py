@@ -1,4 +1,4 @@
-"""Tables for notebooks."""
+"""HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;",
 
 
 def html_table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), caption: str = "") -> str:
-    """Return rows of cells as an HTML table, with the names of the columns and a caption where they have some."""
+    """Return rows of cells as an HTML table, with optional column names and caption."""
 
     def row(cells: Iterable[object], tag: str) -> str:
         written = "".join(f'<{tag} style="text-align: left">{str(cell).translate(_ESCAPES)}</{tag}>' for cell in cells)

@@ -1,4 +1,4 @@
-"""How layouts are written: the objects ``S`` and ``R``."""
+"""The notation of layouts: the objects ``S`` and ``R``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Bracket:
         if isinstance(key, slice):
             if key.step is not None:
                 raise LayoutError(
-                    f"{self._letter}[...] must be extents : strides, got a third part {short_repr(key.step)}"
+                    f"{self._letter}[...] must have the form extents : strides, got a third part {short_repr(key.step)}"
                 )
             raw_extents, strides = (
                 tuple(end) if isinstance(end, (tuple, list)) else (end,) for end in (key.start, key.stop)

@@ -1,4 +1,4 @@
-"""The layout of an array whose extents are known at launch only: one stride per dimension, and nothing else."""
+"""The layout of an array whose extents are known only at launch: one stride per dimension."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tile import TileLayout
 
 
 def _magnitude(stride: Int) -> Int:
-    """Return a stride without its sign, or the most that it can be if its sign is not known."""
+    """Return the absolute value of a stride, or its upper bound if the sign is not known."""
     lower, upper = bounds_of(stride)
     if lower is not None and lower >= 0:
         return stride
@@ -29,10 +29,10 @@ def _magnitude(stride: Int) -> Int:
 
 @frozen(repr=False)
 class StridedLayout:
-    """A map from a coordinate to the sum of index times stride, one per dimension, over a shape that may be symbolic; all in elements.
+    """A map from coordinates to element offsets with one stride per dimension, over a shape that may be symbolic.
 
-    A tile of it has fixed extents, so :meth:`box` is an ordinary :class:`TileLayout`; splitting and fusing of iters, which
-    needs extents that are known, never has to look at this one.
+    A tile of it has fixed extents, so :meth:`box` returns an ordinary :class:`TileLayout`. Iters are split and fused only
+    there, because that needs known extents.
     """
 
     shape: tuple[Int, ...] = attrs.field(eq=key_of)
@@ -53,28 +53,28 @@ class StridedLayout:
 
     @property
     def unswizzled(self) -> StridedLayout:
-        """Return the layout itself, which has no swizzle."""
+        """The layout itself, because it has no swizzle."""
         return self
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
-        """Raise :class:`LayoutError` unless the shape is that of the layout."""
+        """Raise :class:`LayoutError` unless a shape equals the layout's."""
         if not structural_equal(tuple(shape), self.shape):
-            raise LayoutError(f"{what}: {self} has the shape {self.shape}, got {tuple(shape)}")
+            raise LayoutError(f"{what}: the shape must be {self.shape}, as of {self}, got {tuple(shape)}")
 
     def offset_of(self, coordinate: Sequence[Int]) -> Int:
         """Return the element offset of a coordinate."""
         return sum([mul(index, stride) for index, stride in zip(coordinate, self.strides, strict=True)])
 
     def apply(self, *coordinate: Int, shape: Sequence[Int] | None = None) -> dict[str, Int]:
-        """Return the place of a coordinate, one index per dimension."""
+        """Return the element offset of a coordinate (one index per dimension) by axis name."""
         if shape is not None:
             self.check_admits(shape, "apply")
         if len(coordinate) != len(self.strides):
-            raise LayoutError(f"{len(coordinate)} coordinates for {self}")
+            raise LayoutError(f"{self} must have {len(self.strides)} coordinates, got {len(coordinate)}")
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """Return the layout of a box of its own shape, whose parts are known to be good."""
+        """Return the layout of a box of the shape; the arguments are not checked."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 
@@ -83,7 +83,7 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements along an axis from the first place to the last: symbolic, like the extents; 0 if there are none."""
+        """Return the number of elements from the first address to the last along an axis, which may be symbolic; 0 for an empty shape."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):
@@ -94,8 +94,8 @@ class StridedLayout:
         return add(sum(steps), 1)
 
     def span(self, axis: Axis = m) -> int:
-        """Return :meth:`reach` as a plain integer; raise :class:`LayoutError` if it is symbolic."""
+        """Return :meth:`reach` as a plain integer. Raises :class:`LayoutError` if it is symbolic."""
         reach = self.reach(axis)
         if isinstance(reach, Expr):
-            raise LayoutError(f"the span of {self} is symbolic: {reach}")
+            raise LayoutError(f"the span of {self} must be known here, got {reach}")
         return reach

@@ -1,4 +1,4 @@
-"""Swizzles: an exclusive-or permutation of element addresses, applied after a tile layout."""
+"""Swizzles: permutations of element addresses by XOR, applied after a tile layout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 
 @frozen
 class Swizzle:
-    """``a -> a ^ (bits [M+S, M+S+B) of a, moved to [M, M+B))`` on element addresses, with ``S >= B``.
+    """A permutation of element addresses: ``a -> a ^ (bits [M+S, M+S+B) of a, moved to [M, M+B))``, with ``S >= B``.
 
     Attributes:
-        per_element: M, log2 of the elements that stay together (no vector may be longer).
-        swizzle_len: B, how many bits are exchanged; 0 swizzles nothing.
-        atom_len: S, how far above them the bits that are XOR-ed in lie.
+        per_element: M, log2 of the number of elements that stay contiguous (the longest vector).
+        swizzle_len: B, the number of bits that are changed; 0 changes nothing.
+        atom_len: S, the distance from the changed bits up to the bits that are XOR-ed into them.
     """
 
     per_element: int = attrs.field(converter=plain)
@@ -36,27 +36,27 @@ class Swizzle:
                 raise LayoutError(f"Swizzle: {name} must be an integer from 0 to 32, got {short_repr(value)}")
         if self.atom_len < self.swizzle_len:
             raise LayoutError(
-                f"Swizzle: atom_len {self.atom_len} is less than swizzle_len {self.swizzle_len}: the XOR would read what it "
-                "writes"
+                f"Swizzle: atom_len must be at least swizzle_len {self.swizzle_len}, got {self.atom_len}: the XOR would read bits "
+                "that it writes"
             )
 
     @property
     def chunk_elems(self) -> int:
-        """Return the number of elements that stay contiguous: ``2**per_element``."""
+        """The number of elements that stay contiguous: ``2**per_element``."""
         return 1 << self.per_element
 
     @property
     def block_elems(self) -> int:
-        """Return the number of elements that are permuted among themselves: ``2**(per_element + swizzle_len)``."""
+        """The number of elements in a block that the swizzle permutes: ``2**(per_element + swizzle_len)``."""
         return 1 << self.per_element + self.swizzle_len
 
     @property
     def period_elems(self) -> int:
-        """Return the period: adding a multiple of it to an address adds the same to the swizzled address."""
+        """The number of elements after which the pattern repeats: a multiple of it in an address is not changed by the swizzle."""
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
     def apply(self, address: Any) -> Any:
-        """Return the swizzled element address of an int, an array of ints or a symbolic integer."""
+        """Return the swizzled element address for an int, an array of ints or a symbolic integer."""
         if not is_int_like(address) and not (
             isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
         ):
@@ -70,7 +70,7 @@ class Swizzle:
 
 
 def swizzle(mode: str, dtype: Any) -> Swizzle:
-    """Return the swizzle of a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) for elements of a dtype.
+    """Return the swizzle for a mode (``"none"``, ``"32B"``, ``"64B"``, ``"128B"``) and a dtype.
 
     ``M = log2(128 / bits)``, ``B = 1, 2, 3``, ``S = 3``: 16 bytes stay together, 8 rows repeat. Raises
     :class:`LayoutError` for an unknown mode, or elements that do not divide 128 bits.
@@ -88,11 +88,11 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
 
 
 class SwizzledTerms:
-    """The varying part of an element offset under a swizzle, taken apart so that little is computed again in each round.
+    """The variable terms of a swizzled element offset, split so that rounds share most of the computation.
 
-    Multiples of the swizzle's period pass it unchanged. A constant that has no bit in common with the varying part
-    is XOR-ed in rather than added, and the XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``, so that rounds whose
-    constants differ above the swizzled bits share one register and differ in the immediate alone.
+    The swizzle does not change multiples of its period. A constant that has no bit in common with the variable terms is
+    XOR-ed rather than added. The XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``. So rounds whose constants differ only
+    above the swizzled bits share one register and have different immediates.
     """
 
     def __init__(self, terms: tuple[Term, ...], swizzle: Swizzle) -> None:
@@ -106,7 +106,7 @@ class SwizzledTerms:
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
-        """Return the swizzled offset of the terms and a constant."""
+        """Return the swizzled offset of the terms plus a constant."""
         low = const % self._period
         if self._bits is None or self._bits & low:
             varying = self._swizzle.apply(add(self._inside, low))

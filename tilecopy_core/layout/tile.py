@@ -1,8 +1,8 @@
 """Layouts: ``S[extents : strides] + R[extent : stride] + offset``, an optional swizzle, and their algebra.
 
-A layout maps a logical coordinate to a set of places: flatten the coordinate row-major, split the flat index across the
-shard iters (last fastest), add ``component * stride`` on each iter's axis, add the offset; each replica iter then
-repeats the place ``extent`` times. A swizzle permutes the resulting memory address.
+A layout maps a logical coordinate to a set of places. The coordinate is flattened row-major, and the flat index is split
+across the shard iters (last fastest). Then ``component * stride`` is added on each iter's axis, and the offset is added.
+Each replica iter repeats the place ``extent`` times. A swizzle permutes the resulting memory address.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .html import html_table
 from .swizzle import Swizzle
 
 _MOST_ELEMS = 1 << 62
-"""A shape of more is a mistake: index arithmetic has 64 bits."""
+"""The most elements of a shape, because index arithmetic has 64 bits."""
 MOST_PLACES = 1 << 16
-"""Replicas that are enumerated."""
+"""The most replicas that are listed."""
 N = TypeVar("N", int, Int)
 
 
@@ -63,10 +63,10 @@ class TileLayout:
         *,
         names: Iterable[Axis] = (),
     ) -> TileLayout:
-        """Return the layout of these parts.
+        """Return the layout with the given shard iters, replica iters, offset and swizzle.
 
-        A thread axis of the offset or of ``names`` that no part names otherwise has an offset of 0: place 0 owns the elements, not
-        every place.
+        A thread axis of the offset or of ``names`` that no iter has gets an offset of 0: then only the thread at position 0 along it
+        owns the elements.
         """
         pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
         total = add_offsets((), pairs)
@@ -100,7 +100,7 @@ class TileLayout:
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
     def with_iters(self, shard: Iters) -> TileLayout:
-        """Return the layout with other shard iters; thread axes that only the old ones name stay at 0."""
+        """Return the layout with other shard iters; thread axes that only the old iters have get an offset of 0."""
         return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
 
     def _repr_html_(self) -> str:
@@ -112,12 +112,12 @@ class TileLayout:
 
     @property
     def unswizzled(self) -> TileLayout:
-        """Return the layout before its swizzle."""
+        """The layout without its swizzle."""
         return self if self.swizzle is None else TileLayout.of(self.shard, self.replica, self._offset)
 
     @property
     def offset(self) -> dict[str, Int]:
-        """Return the offset per axis name, without axes at 0."""
+        """The nonzero offsets by axis name."""
         return {axis.name: value for axis, value in self._offset if isinstance(value, Expr) or value}
 
     def offset_on(self, axis: Axis) -> Int:
@@ -126,26 +126,26 @@ class TileLayout:
 
     @property
     def strides(self) -> tuple[Int, ...]:
-        """Return the stride of each shard iter, in elements."""
+        """The stride of each shard iter, in elements."""
         return tuple([it.stride for it in self.shard])
 
     @property
     def size(self) -> int:
-        """Return the number of logical elements."""
+        """The number of logical elements."""
         return prod([it.extent for it in self.shard])
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Return every axis that a shard iter, a replica iter or the offset names, by name; ``m`` when there is none."""
+        """All axes of the iters and the offset, sorted by name; ``m`` if there are none."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
-        """Return the shape as plain integers; raises :class:`LayoutError` unless it has as many elements as the layout."""
+        """Return the shape as plain integers. Raises :class:`LayoutError` unless it has as many elements as the layout."""
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
-                f"{what}: the layout {self} has {self.size} elements, the shape {short_repr(shape)} has {prod(shape)}"
+                f"{what}: the layout {self} has {self.size} elements but the shape {short_repr(shape)} has {prod(shape)}"
             )
         return shape
 
@@ -159,7 +159,7 @@ class TileLayout:
             got, rank = len(coordinate), len(self.shard)
             if got not in (1, rank):
                 raise LayoutError(
-                    f"{got} coordinates for {self}: give one flat index, {rank} coordinates, or shape=..."
+                    f"{self} must have one flat index or {rank} coordinates, got {got} coordinates: add shape= for another shape"
                 )
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
@@ -172,7 +172,7 @@ class TileLayout:
             if not is_int_like(index := plain(index)):
                 raise LayoutError(f"a coordinate must be an integer, got {short_repr(index)}")
             if surely_leaves(index, 1, extent):
-                raise LayoutError(f"coordinate {short_repr(index)} is outside its extent {extent}")
+                raise LayoutError(f"coordinate {short_repr(index)} is out of bounds for extent {extent}")
             flat = flat * extent + index
         return self._apply_swizzle({axis.name: self.along(axis, flat) for axis in self.axes})
 
@@ -180,7 +180,7 @@ class TileLayout:
         return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
-        """Return the place of a flat index along one axis, before the swizzle; the index is known to be inside."""
+        """Return the place of a flat index along one axis, before the swizzle; the index is assumed to be in bounds."""
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
@@ -188,7 +188,7 @@ class TileLayout:
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
-                f"{self}: places of coordinate {short_repr(coordinate)} would list more than {MOST_PLACES} replicas"
+                f"{self}: places of coordinate {short_repr(coordinate)} can list at most {MOST_PLACES} replicas"
             )
         for it in self.replica:
             on = it.axis.name
@@ -196,28 +196,28 @@ class TileLayout:
         return [self._apply_swizzle(place) for place in places]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements along an axis from place 0 to the last place, inclusive; whole blocks of what a swizzle permutes."""
+        """Return the number of elements from place 0 to the last place along an axis, rounded up to whole blocks of the swizzle."""
         start, iters = self.offset_on(axis), self.shard + self.replica
         last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
         return (last // block + 1) * block
 
     def span(self, axis: Axis = m) -> int:
-        """Return :meth:`reach` as a plain integer; raise :class:`LayoutError` if a stride or offset on the axis is symbolic."""
+        """Return :meth:`reach` as a plain integer. Raises :class:`LayoutError` if a stride or offset on the axis is symbolic."""
         if not isinstance(axis, Axis):
             raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {short_repr(axis)}")
         reach = self.reach(axis)
         if isinstance(reach, Expr):
-            raise LayoutError(f"the span of {self} along {axis} is symbolic: {reach}")
+            raise LayoutError(f"the span of {self} along {axis} must be known here, got {reach}")
         return reach
 
     def canonicalize(self) -> TileLayout:
-        """Drop iters of extent 1 and fuse neighbours ``(e1, s1), (e2, s2)`` on one axis with ``s1 == e2 * s2``."""
+        """Return the layout without iters of extent 1, and with neighbours ``(e1, s1), (e2, s2)`` on one axis fused if ``s1 == e2 * s2``."""
         replica = tuple(it for it in self.replica if it.extent > 1)
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return the equal layout whose iters each belong to one dimension of a shape, and ``len(shape) + 1`` separators.
+        """Return an equal layout, each of whose iters belongs to one dimension of a shape, and ``len(shape) + 1`` separators.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -227,7 +227,7 @@ class TileLayout:
         return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """Return the iters that each dimension of an admitted shape owns, fused where they can be; raises where :meth:`group` does."""
+        """Return the fused iters of each dimension of a shape of the layout's size; it raises the errors of :meth:`group`."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -246,8 +246,8 @@ class TileLayout:
                     needed = 1
                 else:
                     raise LayoutError(
-                        f"{self} cannot be grouped by {shape}: the iter {it} straddles two dimensions and "
-                        f"neither {it.extent} nor {needed} divides the other"
+                        f"{self} cannot be grouped by {shape}: the iter {it} straddles two dimensions, but "
+                        f"neither of {it.extent} and {needed} divides the other"
                     )
             groups.append(owned[::-1])
         return groups[::-1]
@@ -267,7 +267,7 @@ class TileLayout:
         return self.box(shape, starts, checked_extents(extents, "slice"))
 
     def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """Return :meth:`slice` of starts and extents that may overhang the shape: places outside hold no element."""
+        """Return the layout of a box as :meth:`slice` does, for starts and extents that may overhang the shape."""
         try:
             parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
@@ -287,11 +287,11 @@ class TileLayout:
         return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
 
     def permute(self, order: Sequence[int]) -> TileLayout:
-        """Return the layout with its shard iters, the logical dimensions, in another order: each once, else a LayoutError."""
+        """Return the layout with its shard iters in another order. Raises LayoutError unless the order is a permutation."""
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
-        """Repeat this layout over a larger shape, the copies row-major, each in the next span of memory.
+        """Return this layout repeated over a larger shape: the repetitions are row-major, each in the next span of memory.
 
         ``atom_shape`` is this layout's own shape, by default its shard extents. Raises :class:`LayoutError` where the ranks
         differ, or a dimension of the atom does not divide the shape's.
@@ -314,7 +314,7 @@ Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """Return a layout with ``swizzle.apply(layout.apply(...))`` on the axis ``m``, else a LayoutError where it has a swizzle already."""
+    """Return a layout with a swizzle, which is applied to the place on the axis ``m``. Raises LayoutError if it already has one."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
             f"SwizzledLayout: swizzle must be a Swizzle, such as swizzle('128B', 'float16'), got {short_repr(swizzle)}"
@@ -336,7 +336,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 
 
 def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
-    """Return where a flat index lies along an axis, from ``start``; the index is known to be inside."""
+    """Return the place of a flat index along an axis, counted from ``start``; the index is assumed to be in bounds."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
         inner //= it.extent
@@ -347,7 +347,7 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
-    """Return extents as plain integers of at least ``least``, else a :class:`LayoutError` that names ``what`` they are of."""
+    """Return extents as plain integers. Raises :class:`LayoutError`, which names ``what``, unless each is at least ``least``."""
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:
@@ -362,7 +362,7 @@ def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
 
 
 def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
-    """Return a permutation of dimensions as plain integers, else a :class:`LayoutError` that names ``what`` has them."""
+    """Return a permutation of dimensions as plain integers. Raises :class:`LayoutError`, which names ``what``, for another order."""
     dims = tuple(map(plain, order)) if isinstance(order, (tuple, list)) else (order,)
     if not {int}.issuperset(map(type, dims)) or sorted(dims) != list(range(rank)):
         raise LayoutError(

@@ -1,4 +1,4 @@
-"""Buffers and regions of them, and what lies outside an array."""
+"""Buffers, regions, views, and fill values for elements out of bounds."""
 
 from .buffers import SPACE_ALIASES, SPACES, Buffer, Memory, Region, check_identifier, checked_shape, symbolic
 from .outside import Outside, outside_of

@@ -1,4 +1,4 @@
-"""Buffers and regions: shaped, typed arrays in a memory space, and boxes of them."""
+"""Buffers, which are typed arrays in a memory space, and regions, which are boxes of buffers."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from .views import AnyLayout, check_begins_inside, permute_layout, rescale_layou
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
 SPACE_ALIASES = {"gmem": "global", "smem": "shared", "reg": "local"}
-"""Shorter names of them, which are taken too."""
+"""Short names of memory spaces, which are accepted too."""
 
 _IDENTIFIER = pattern(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX predefines WARP_SZ (PTX ISA 4.4)
 
 
 def symbolic(extents: Sequence[Int]) -> bool:
-    """Return whether an extent is known at launch only."""
+    """Return whether some extent is known only at launch."""
     return any(isinstance(extent, Expr) for extent in extents)
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Return extents: plain integers of at least 1, and in global memory 0 and symbolic ones that are not negative; else a LayoutError."""
+    """Return checked extents: integers of at least 1, in global memory also 0 and symbolic ones. Raises LayoutError for others."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
         return checked_extents(values, what, least)
     if space != "global":
-        raise LayoutError(f"{what} {values}: extents in {space} memory must be known when the kernel is built")
+        raise LayoutError(f"{what}: extents in {space} memory must be known when the kernel is built, got {values}")
     for extent in (extent for extent in values if isinstance(extent, Expr)):
         lower, _ = bounds_of(extent)
         if lower is None or lower < 0:
             raise LayoutError(
-                f"{what}: the extent {extent} must not be negative, got the lower bound {lower}: declare one of at least 0"
+                f"{what}: the extent {extent} must not be negative, got lower bound {lower}: declare a lower bound of at least 0"
             )
     return tuple(extent if isinstance(extent, Expr) else checked_extents(extent, what, least)[0] for extent in values)
 
 
 def check_identifier(name: Any, what: str) -> str:
-    """Return a name that may appear in PTX as it is; a RequestError for any other."""
+    """Return a name that is a valid identifier in PTX. Raises RequestError for any other."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
             f"{what} must be an identifier (a letter, then at most 127 letters, digits and underscores; not WARP_SZ), "
@@ -59,10 +59,10 @@ def check_identifier(name: Any, what: str) -> str:
 
 @frozen(eq=False)
 class Memory:
-    """A frozen record of one allocation: its views have it in common, and it belongs to one kernel.
+    """A frozen record of one allocation, which belongs to one kernel and is shared by its views.
 
-    The layout and the element type are those that it was declared with: the span of the first is what a view must stay
-    in, the second decides the width of registers. PTX and messages have the name.
+    The layout and the element type are those of the declaration. Views must stay in the layout's span; the element type
+    decides the width of registers. PTX and messages use the name.
     """
 
     name: str
@@ -72,36 +72,37 @@ class Memory:
 
     @property
     def span_bytes(self) -> int:
-        """Return the bytes from the start of the declared buffer that views may use; a LayoutError where its span is symbolic."""
+        """The number of bytes that views may use, from the start of the declared buffer. Raises LayoutError if it is symbolic."""
         return -(-self.layout.span(m) * self.dtype.bits // 8)
 
     @property
     def word_bits(self) -> int:
-        """Return the width of its registers, if it is registers."""
+        """The width of its registers in bits, if the space is local."""
         return 64 if self.dtype.bits == 64 else 32
 
 
 _ALIGN = integer_in(1, 2**32)
 _SPACE = one_of(*SPACES)
-_MEMORY = optional(instance_of("a Memory, that of another buffer", Memory))
+_MEMORY = optional(instance_of("the Memory of another buffer", Memory))
 
 
 @frozen(init=False, repr=False)
 class Buffer:
-    """A shaped, typed array in one memory space.
+    """A typed array in one memory space.
 
     ``buffer[0:64, start:start+8]`` is a :class:`Region`; starts may be symbolic, extents may not. An extent may be 0, and
-    a copy of such a region copies nothing. A region may overhang the shape at both ends, for a copy with ``outside=``: starts are coordinates, and ``-1`` is the place before the first.
-    ``gmem``, ``smem`` and ``reg`` are taken for the spaces ``global``, ``shared`` and ``local``.
+    a copy of such a region copies nothing. With ``outside=``, the region of a copy may overhang the shape at both ends: starts
+    are coordinates, and ``-1`` is the one before the first. The spaces ``global``, ``shared`` and ``local`` can be written
+    ``gmem``, ``smem`` and ``reg``.
 
     Attributes:
         shape: extents, in elements; those of a global buffer may be symbolic.
         dtype: element type.
         layout: place of each element, in elements from the buffer's first; row-major by default.
-        memory: the memory that it is, whose name and space it has; buffers with the same name are not the same, views of one are.
-        align_bytes: what the address of the allocation is a multiple of.
-        storage_offset: the element of its allocation at which the buffer begins; counts in every alignment test. 0 of registers.
-        allocated_addr: for tensor memory, the shared word that ``tcgen05.alloc`` writes its address to.
+        memory: its allocation, whose name and space it has; views share it, two buffers of one name do not.
+        align_bytes: the alignment of the allocation's address.
+        storage_offset: the element of its allocation at which the buffer begins; alignment checks include it. 0 for registers.
+        allocated_addr: for tensor memory, the shared word to which ``tcgen05.alloc`` writes the address.
     """
 
     shape: tuple[Any, ...] = attrs.field(eq=key_of)
@@ -149,7 +150,7 @@ class Buffer:
         INT.check(storage_offset, where, "storage_offset")
         if space == "local" and not structural_equal(storage_offset, 0):
             raise LayoutError(
-                f"{where}: storage_offset of registers must be 0, got {storage_offset}: put the offset into the layout"
+                f"{where}: storage_offset must be 0 for registers, got {storage_offset}: put the offset into the layout"
             )
         _MEMORY.check(memory, where, "memory")
         _HOLDER.check(allocated_addr, where, "allocated_addr")
@@ -170,13 +171,13 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """Return the symbolic integers that decide where its elements lie: in its strides, its offsets and its storage offset."""
+        """Return the symbolic integers in the strides, the offsets and the storage offset, which decide the addresses of elements."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
 
     def __getitem__(self, key: Any) -> Region:
-        """Return a box: slices, ints (an extent of 1) and symbolic starts; missing dimensions, and those of ``...``, are whole."""
+        """Return a region for slices and integers (an extent of 1); missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
         at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), len(parts))
         rest = parts[at + 1 :]
@@ -194,8 +195,8 @@ class Buffer:
         return Region(self, starts, extents)
 
     def __iter__(self) -> Iterator[Region]:
-        """Refuse: ``buffer[i]`` has no last ``i``, because a region may overhang."""
-        raise RequestError(f"{self} is not iterable: take regions of it, such as {self.name}[0:8]")
+        """Raise RequestError: iteration would never end, because ``buffer[i]`` may overhang."""
+        raise RequestError(f"{self} is not iterable; use regions such as {self.name}[0:8]")
 
     def permute(self, *order: int) -> Buffer:
         """Return the buffer with its dimensions in another order: ``A.permute(1, 0)[i, j]`` is ``A[j, i]``.
@@ -212,22 +213,22 @@ class Buffer:
 
     @property
     def T(self) -> Buffer:
-        """Return the transpose: ``permute(1, 0)`` of two dimensions; a LayoutError where there are more or fewer."""
+        """The transpose, ``permute(1, 0)``. Raises LayoutError unless there are two dimensions."""
         if len(self.shape) != 2:
-            raise LayoutError(f"{self} has {len(self.shape)} dimensions; .T needs two: use permute(...)")
+            raise LayoutError(f"{self} must have two dimensions for .T, got {len(self.shape)}: use permute(...)")
         return self.permute(1, 0)
 
     def view(
         self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
     ) -> Buffer:
-        """Return a view of the same bytes with another shape, layout or element type; what is left out stays.
+        """Return a view of the same bytes with another shape, layout or element type; omitted arguments do not change.
 
-        Raises LayoutError where it leaves the memory, needs more alignment than that has, or has no such form.
+        Raises LayoutError if the view leaves the memory, needs more alignment than the memory has, or does not exist.
 
         Args:
-            shape: extents; without a layout the elements in row-major order, as many as they are.
+            shape: extents; without a layout, the same number of elements in row-major order.
             layout: places in elements of the new type, from the buffer's start.
-            dtype: element type. Alone, the last contiguous dimension has more elements, or fewer.
+            dtype: element type. Without shape and layout, the last contiguous dimension gets more or fewer elements.
         """
         wanted = self.dtype if dtype is None else dtype_of(dtype)
         try:
@@ -260,18 +261,18 @@ class Buffer:
                 if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
                     extents = rescale_layout(self.layout, self.shape, bits, dtype.bits)[1]
             if symbolic(extents):
-                raise LayoutError(f"layout= needs a shape of plain integers, got {extents}: give shape= too")
+                raise LayoutError(f"the shape must consist of plain integers for layout=, got {extents}: add shape=")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
         return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, storage_offset=start)
 
     def _check_alignment(self, view: Buffer) -> None:
-        """Elements, and what a swizzle repeats, begin at multiples of their size; a register holds whole elements."""
+        """Check that the memory has the alignment of the view's elements and swizzle, and registers of its width."""
         memory = self.memory
         if self.space == "local" and (view.dtype.bits == 64) != (memory.word_bits == 64):
             raise LayoutError(
-                f"{view.dtype} is kept in registers of {64 if view.dtype.bits == 64 else 32} bits, {memory.name} is "
-                f"made of registers of {memory.word_bits} for {memory.dtype}; go through shared memory"
+                f"{view.dtype} needs registers of {64 if view.dtype.bits == 64 else 32} bits, but {memory.name} has "
+                f"registers of {memory.word_bits} bits for {memory.dtype}; copy through shared memory"
             )
         if self.space not in ("global", "shared"):
             return
@@ -283,7 +284,7 @@ class Buffer:
                 needed, why = max(needed, period), f"the pattern of {swizzle}"
         if self.align_bytes % needed:
             raise LayoutError(
-                f"{why} begins at a multiple of {needed} bytes, {memory.name} is aligned to {self.align_bytes}; declare "
+                f"{why} must be aligned to {needed} bytes, but {memory.name} is aligned to {self.align_bytes}: declare "
                 f"align_bytes={needed}"
             )
 
@@ -294,33 +295,33 @@ class Buffer:
             used, available = view.layout.reach(axis) * bits, memory.layout.reach(axis) * memory_bits
             room, _ = bounds_of(sub(available, used))
             if room is None or room < 0:
-                raise LayoutError(f"{view.layout} reaches {used} {unit} along {axis}, {memory.name} has {available}")
+                raise LayoutError(f"{view.layout} needs {used} {unit} along {axis}, but {memory.name} has {available}")
 
     @property
     def span_elems(self) -> int:
-        """Return the elements that the layout reaches from its first place (its allocation), gaps included."""
+        """The number of elements that the layout spans, including gaps."""
         return self.layout.span(m)
 
     @property
     def span_bytes(self) -> int:
-        """Return the bytes of the allocation that this buffer needs."""
+        """The number of bytes that the allocation of this buffer must have."""
         return -(-self.span_elems * self.dtype.bits // 8)
 
     @property
     def registers_per_thread(self) -> int:
-        """Return the 32-bit registers per thread that the memory takes, if it is registers; a LayoutError where its span is symbolic."""
+        """The number of 32-bit registers per thread, if the space is local. Raises LayoutError if the span is symbolic."""
         return -(-self.memory.span_bytes // 4)
 
 
-_HOLDER = optional(instance_of("a shared Buffer, or the address", Buffer, int))
+_HOLDER = optional(instance_of("a shared Buffer or an address", Buffer, int))
 
 
 @frozen(repr=False)
 class Region:
-    """A box of a buffer: static extents, starts that may be symbolic. It may overhang the buffer's shape.
+    """A frozen record of a box of a buffer: its extents are static, its starts may be symbolic, and it may overhang the buffer.
 
-    ``starts`` is the coordinate of its first element. ``inside`` has for each dimension which ends (low, high) what is
-    known around its use proves inside; () where that is none. Raises LayoutError for what is not a box of the buffer.
+    ``starts`` is the coordinate of its first element. ``inside`` has a pair of flags per dimension: whether enclosing conditions
+    prove that the box does not exceed the low and the high end; () if they prove nothing. Raises LayoutError for malformed values.
     """
 
     buffer: Buffer
@@ -345,18 +346,18 @@ class Region:
 
     @property
     def size(self) -> int:
-        """Return the number of elements."""
+        """The number of elements."""
         return prod(self.extents)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the elements, gaps not counted."""
+        """The number of bytes of the elements, without gaps."""
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:
-        """Return the layout of the box, or None where the box is not a layout of its own, or has no elements.
+        """Return the layout of the box, or None if no layout describes it or it has no elements.
 
-        Of a box that overhangs, coordinates outside have places too, at which there is nothing.
+        If the box overhangs, coordinates out of bounds have places too, but no elements.
         """
         if self._layout is False:
             layout = self.buffer.layout.box(self.buffer.shape, self.starts, self.extents) if self.size else None
@@ -364,21 +365,23 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return whether the box can begin before its dimension's first element, and whether it can end after the last."""
+        """Return whether the box may begin before the first element of a dimension, and whether it may end after the last."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Return the number of elements between the end of the box and that of its dimension; negative where it overhangs."""
+        """Return the number of elements from the end of the box to the end of a dimension; negative if the box overhangs."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:
-        """Raise :class:`LayoutError` for a box that is certainly not inside its buffer's shape."""
+        """Raise :class:`LayoutError` if the box certainly exceeds its buffer's shape."""
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
-                below = ", and a start does not count from the end" if isinstance(start, int) and start < 0 else ""
+                below = (
+                    ", and a negative start does not count from the end" if isinstance(start, int) and start < 0 else ""
+                )
                 raise LayoutError(
                     f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; a copy may "
                     'overhang with outside="zero", a number or "keep"'

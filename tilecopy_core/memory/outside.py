@@ -1,4 +1,4 @@
-"""What a copy does with elements outside its operands' shapes: leave the destination as it is, or fill it."""
+"""The argument ``outside=`` of a copy: how it treats elements out of bounds, by a fill value or by keeping the destination."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..errors import RequestError, did_you_mean, short_repr
 from ..errors.records import frozen
 from ..layout.dtypes import DType
 
-RULE = 'outside must be "zero", a number that the dtype holds exactly, its infinity or NaN, or "keep"'
+RULE = 'outside must be "zero", "keep", or a number (also infinity or NaN) that the dtype represents exactly'
 
 
 @frozen
 class Outside:
-    """What stands for source elements outside their array; destination elements outside are never written.
+    """A frozen record of ``outside=``: what replaces source elements out of bounds; destination elements there are never written.
 
     Attributes:
-        kind: ``"fill"``, or ``"keep"``: the destination stays as it is where the source has nothing.
-        words: the fill as 32-bit words, as many as repeat; () for ``"keep"``.
-        text: as it was asked for.
+        kind: ``"fill"``, or ``"keep"`` to leave the destination unchanged where the source is out of bounds.
+        words: the fill value as 32-bit words that repeat; () for ``"keep"``.
+        text: the argument as text.
     """
 
     kind: Literal["fill", "keep"]
@@ -36,12 +36,12 @@ class Outside:
 
     @property
     def is_zero(self) -> bool:
-        """Return whether the fill is all zero bits."""
+        """True if the fill value has only zero bits."""
         return self.kind == "fill" and not any(self.words)
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """Return what ``outside=`` means for elements of a dtype; None stays None. Raises RequestError where it breaks :data:`RULE`."""
+    """Return the record of an argument ``outside=`` for a dtype; None stays None. Raises RequestError if it breaks :data:`RULE`."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):
@@ -52,7 +52,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
     number = 0 if isinstance(value, str) else _plain(value)
     bits = _bits(number, dtype)
     if bits is None:
-        raise RequestError(f"outside={short_repr(value)}: {dtype} does not hold that exactly; {RULE}")
+        raise RequestError(f"outside={short_repr(value)} cannot be represented exactly in {dtype}; {RULE}")
     width = max(dtype.bits, 8)
     while width < 32:
         bits |= bits << width
@@ -62,7 +62,7 @@ def outside_of(value: Any, dtype: DType) -> Outside | None:
 
 
 def _plain(value: Any) -> bool | int | float | complex:
-    """Return a number of Python, NumPy or ml_dtypes as Python's; a RequestError where no Python number is equal to it."""
+    """Return a number of Python, NumPy or ml_dtypes as a Python number. Raises RequestError if no Python number equals it."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, Integral):
@@ -74,12 +74,12 @@ def _plain(value: Any) -> bool | int | float | complex:
     except Exception:  # an object's own
         raise RequestError(f"{RULE}, got {short_repr(value)}") from None
     if not math.isnan(number) and not number == value:
-        raise RequestError(f"outside={short_repr(value)} is not a number that a double holds exactly; {RULE}")
+        raise RequestError(f"outside={short_repr(value)} cannot be represented exactly as a double; {RULE}")
     return number
 
 
 def _bits(number: bool | int | float | complex, dtype: DType) -> int | None:
-    """Return the bits of an element that is this number, or None where the dtype has none."""
+    """Return the bits of a number as an element of a dtype, or None if the dtype cannot represent it."""
     kind = {"b": bool, "c": complex, "f": float}.get(dtype.kind, int)
     if type(number) in (bool, complex) and type(number) is not kind:
         return None

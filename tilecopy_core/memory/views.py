@@ -1,6 +1,6 @@
-"""Views: the same memory through another order of its dimensions, another shape, layout or element type.
+"""Views of memory with another order of dimensions, another shape, layout or element type.
 
-Everything here works on shapes and layouts; the memory, its address and its alignment are the buffer's business.
+This module computes shapes and layouts; the buffer checks the memory and its alignment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ELEMENT_AXES = (m, TCol)
 
 
 def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
-    """Return the layout for the dimensions in another order; a LayoutError where an iter of it belongs to two of them."""
+    """Return the layout for dimensions in another order. Raises LayoutError if an iter belongs to two dimensions."""
     if isinstance(layout, StridedLayout):
         return layout.permute(order)
     owned = layout.by_dimension(shape)
@@ -29,10 +29,10 @@ def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, 
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
-    """Return layout and shape of the same bits as elements of another width.
+    """Return layout and shape of the same bits for elements of another width.
 
-    The last dimension that is contiguous has more elements, or fewer; the others stay. Raises LayoutError where no
-    dimension is contiguous, or a stride, extent, offset or swizzle chunk splits a new element.
+    The last contiguous dimension gets more or fewer elements; the others do not change. Raises LayoutError if no
+    dimension is contiguous, or if a stride, extent, offset or swizzle chunk is not a multiple of a new element.
     """
     if new_bits == old_bits:
         return layout, shape
@@ -71,23 +71,23 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
                 return dim
         elif may_be_new:
             return dim
-    raise LayoutError("no dimension is contiguous (stride 1), so no elements lie side by side")
+    raise LayoutError("a dimension must be contiguous (stride 1) for an element type of another width, but none is")
 
 
 @frozen
 class _Scale:
-    """From elements of one width to those of another: ``more`` new ones for each ``fewer`` old ones; one of the two is 1."""
+    """A ratio of element widths: ``more`` new elements take the bits of ``fewer`` old ones; one of the two is 1."""
 
     more: int
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Return a number of elements; along an axis that counts something else it stays."""
+        """Return a number of old elements as new elements; a number along an axis that does not count elements does not change."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
             raise LayoutError(
-                f"{what} {value} is not proved to be a multiple of {self.fewer} elements, which one new element takes"
+                f"{what} must be a multiple of the {self.fewer} elements that form a new one, but this is not proved for {value}"
             )
         return mul(value, self.more) // self.fewer
 
@@ -98,33 +98,39 @@ class _Scale:
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
-                f"{swizzle} keeps {swizzle.chunk_elems} elements together, a new element takes {self.fewer}"
+                f"{swizzle} keeps {swizzle.chunk_elems} elements contiguous, but a new element consists of {self.fewer}"
             )
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
 
 def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
-    """Return the layout of the same elements, row-major order kept, in another shape.
+    """Return the layout of the same elements in row-major order for another shape.
 
-    Raises LayoutError for a shape of another number of elements, or symbolic extents whose array is not row-major.
+    Raises LayoutError if the number of elements differs, or if an array with symbolic extents is not row-major.
     """
     if isinstance(layout, TileLayout):
         if not all(isinstance(extent, int) for extent in wanted):
-            raise LayoutError(f"the shape {wanted} has a size known at launch, the elements {shape} have none")
+            raise LayoutError(f"the new shape must consist of plain integers like the old one {shape}, got {wanted}")
         if prod(wanted) != layout.size:
-            raise LayoutError(f"the shape {wanted} has {prod(wanted)} elements, it has {layout.size}; give layout= too")
+            raise LayoutError(
+                f"the new shape {wanted} has {prod(wanted)} elements but the layout has {layout.size}; add layout="
+            )
         return layout
     if not structural_equal(layout.strides, row_major(shape)):
-        raise LayoutError(f"{layout} is not row-major: give layout= too for another shape")
+        raise LayoutError(f"the layout must be row-major for another shape, got {layout}: add layout=")
     if not structural_equal(prod(wanted), prod(shape)):
-        raise LayoutError(f"the shape {wanted} is not proved to have the elements of {shape}; give layout= too")
+        raise LayoutError(
+            f"the new shape {wanted} must have as many elements as {shape}, but this is not proved; add layout="
+        )
     return StridedLayout(wanted, row_major(wanted))
 
 
 def check_begins_inside(layout: AnyLayout, what: str) -> None:
-    """Raise :class:`LayoutError` for an offset that can be negative: before the buffer's start there is nothing."""
+    """Raise :class:`LayoutError` if an offset may be negative, because the layout must not begin before the buffer."""
     for axis, offset in layout.offset.items():
         lower, _ = bounds_of(offset)
         if lower is None or lower < 0:
-            reaches = f", which reaches down to {lower}" if isinstance(offset, Expr) else ""
-            raise LayoutError(f"{what}: the offset {offset}{reaches} along {axis} of {short_repr(layout)} is negative")
+            reaches = f" with lower bound {lower}" if isinstance(offset, Expr) else ""
+            raise LayoutError(
+                f"{what}: the offset along {axis} of {short_repr(layout)} must not be negative, got {offset}{reaches}"
+            )
