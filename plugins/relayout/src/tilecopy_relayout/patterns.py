@@ -12,6 +12,8 @@ from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
 
+import attrs
+
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
 
@@ -99,17 +101,13 @@ class Pattern:
             least = "at least " if dots else ""
             self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
-        return self._without_dots(self.left, spread), self._without_dots(self.right, spread), spread
 
-    @staticmethod
-    def _without_dots(side: tuple[DimensionTerms, ...], spread: Sequence[str]) -> list[DimensionTerms]:
-        groups = []
-        for group in side:
-            if group.is_ellipsis:
-                groups += [DimensionTerms((Term(name, group.at),), group.at, parentheses=False) for name in spread]
-            else:
-                groups.append(group)
-        return groups
+        def expanded(group: DimensionTerms) -> list[DimensionTerms]:
+            names = [[Term(name, group.at)] for name in spread] if group.is_ellipsis else [group.terms]
+            return [attrs.evolve(group, terms=tuple(terms)) for terms in names]
+
+        left, right = ([one for group in side for one in expanded(group)] for side in (self.left, self.right))
+        return left, right, spread
 
     def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
         """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""

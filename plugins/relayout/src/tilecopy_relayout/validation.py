@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -24,36 +25,34 @@ _MOST = 2**62
 def items_of(name: str, values: Any, rule: str = "a sequence of integers, one per dimension") -> tuple[Any, ...]:
     """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
+    items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
-        try:
+        with suppress(Exception):  # an object's own
             items = tuple(islice(values, MOST_DIMS + 1))
-        except Exception:  # an object's own
-            items = ()
-            listed = False
-        if len(items) > MOST_DIMS:
-            raise RequestError(f"{name} must have at most {MOST_DIMS} entries, got {short_repr(values)}")
-        if listed:
-            return items
-    raise RequestError(f"{name} must be {rule}, got {short_repr(values)}")
+    if items is None:
+        raise RequestError(f"{name} must be {rule}, got {short_repr(values)}")
+    if len(items) > MOST_DIMS:
+        raise RequestError(f"{name} must have at most {MOST_DIMS} entries, got {short_repr(values)}")
+    return items
 
 
 def integers_of(name: str, values: Any) -> tuple[int, ...]:
     """Return a sequence of integers, one per dimension."""
     items = items_of(name, values)
-    text = short_repr(items if isinstance(values, Iterator) else values)
-    integers = [integer(value) for value in items]
-    if None in integers:
-        raise RequestError(f"{name} must be integers, one per dimension, got {text}")
-    known = tuple(value for value in integers if value is not None)
-    if any(abs(value) >= _MOST for value in known):
-        raise RequestError(f"{name} must be integers below {_MOST}, got {text}")
-    return known
+    integers = tuple(value for value in map(integer, items) if value is not None and abs(value) < _MOST)
+    if len(integers) < len(items):
+        text = short_repr(items if isinstance(values, Iterator) else values)
+        raise RequestError(f"{name} must be integers below {_MOST}, one per dimension, got {text}")
+    return integers
 
 
-def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn]) -> dict[str, int]:
+def refuse(message: str) -> NoReturn:
+    """Raise RequestError."""
+    raise RequestError(message)
+
+
+def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
     """Return the lengths of the axes of a pattern; ``refuse`` raises if one is not a length."""
-    if not sizes:
-        return {}
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)

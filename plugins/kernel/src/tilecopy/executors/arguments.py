@@ -158,7 +158,7 @@ def host_facts(where: str, argument: Any) -> ArrayView:
     return facts
 
 
-def _is_masked(array: Any) -> bool:
+def is_masked(array: Any) -> bool:
     """Return True if an array has a mask. The slow import of numpy.ma is avoided."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
@@ -166,7 +166,7 @@ def _is_masked(array: Any) -> bool:
 
 def numpy_facts(where: str, array: Any) -> ArrayView:
     """Return the view of a NumPy array."""
-    if type(array) is not np.ndarray and _is_masked(array):
+    if type(array) is not np.ndarray and is_masked(array):
         raise LaunchError(f"{where} must not be a masked array, because kernels ignore masks: pass a.filled(value)")
     strides = _elements(where, array.strides, array.itemsize)
     writeable = array.flags.writeable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import Any
 
 import numpy as np
 from tilecopy import LaunchError
 from tilecopy.executors import array_view, get_executor
+from tilecopy.executors.arguments import is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
@@ -106,12 +106,6 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, np.dtype):
         return dtype.name if dtype.isnative and dtype.fields is None else str(dtype)
     return str(dtype).rsplit(".", 1)[-1]
-
-
-def is_masked(array: Any) -> bool:
-    """Return whether an array has a mask; that does not import numpy.ma, which takes long."""
-    masked = sys.modules.get("numpy.ma")
-    return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
 
 
 def _numpy(where: str, array: Any, framework: Framework) -> SideArray:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from tilecopy.executors import get_executor, stream_handle
+from tilecopy.executors.streams import framework_of as module_of
 
 from tilecopy_core import RequestError
 
@@ -292,12 +293,11 @@ def _placement(array: Any) -> Any:
 
 
 _NUMPY, _OTHER = NumPy(), Framework()
-_BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax(), "jaxlib": Jax()}
+_BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax()}
 
 
 def framework_of(kind: type[Any]) -> Framework:
     """Return the framework whose arrays are of a type, or of a class that it is derived from."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return _NUMPY
-    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
-    return next((_BY_MODULE[root] for root in roots if root in _BY_MODULE), _OTHER)
+    return _BY_MODULE.get(module_of(kind), _OTHER)

@@ -10,9 +10,10 @@ import hashlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import attrs
 import torch
@@ -34,7 +35,7 @@ from ..axes import rearrangement
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall, checked_result
 from ..rearrangement import Rearrangement
-from ..validation import PERMUTATION, items_of, sizes_of
+from ..validation import PERMUTATION, items_of, refuse, sizes_of
 from .rendezvous import NEW, Rendezvous
 from .shards import RankRequest, Shards, Strides, are_consecutive, chunk_extents, dimension, merge_requests
 from .symmetric import SymmetricWorkspace
@@ -65,21 +66,11 @@ class ShardsCall(NamedTuple):
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
 
     @classmethod
-    def of_torch(
-        cls,
-        axes: str,
-        names: str,
-        sizes: list[int],
-        shard_dim: int,
-        out_shard_dim: int,
-        group: str,
-        extent: int,
-        total: int,
-    ) -> tuple[ShardsCall, Any]:
+    def of_torch(cls, *carried: Any) -> tuple[ShardsCall, Any]:
         """Return the call whose :meth:`for_torch` these are, and the group."""
-        by_name = dict(zip(names.split(), sizes, strict=True))
-        part = None if extent < 0 else extent
-        return cls(axes, by_name, shard_dim, out_shard_dim, part, total), group_by_name(group)
+        axes, names, extents, shard_dim, out_shard_dim, group, part, total = carried
+        sizes = dict(zip(names.split(), extents, strict=True))
+        return cls(axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total), group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
         """Return what is done to the whole array, of which a part has this shape."""
@@ -139,7 +130,7 @@ class _AgreedCall:
 
     digest: int
     shards: Shards
-    move: Callable[[Any, torch.Tensor, Any], torch.Tensor]
+    move: Callable[..., torch.Tensor]
 
 
 @attrs.define(eq=False)
@@ -168,7 +159,8 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
             _facts(x),
             None if out is None else (out.data_ptr(), out.requires_grad and torch.is_grad_enabled(), _facts(out)),
         )
-        kind = None if out is not None and _may_overlap(x, out) else state.kinds.get(key)
+        may_overlap = out is not None and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
+        kind = None if may_overlap else state.kinds.get(key)
     except Exception:  # whatever is odd about the arguments, the whole check says it
         key, kind = None, None
     if state.rendezvous.all_equal(NEW if kind is None else kind.digest):
@@ -181,11 +173,11 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
     into = [request.out_strides or row_major(shards.out_shape(rank)) for rank, request in enumerate(requests)]
-    move: Callable[[Any, Any, Any], Any] | None = None
+    move: Callable[..., Any] | None = None
     if requests[0].device == "cuda":
         move = state.workspace.push(x, out if all(request.symmetric for request in requests) else None, shards, into)
     if move is None:
-        move = AllToAll.of(state.rendezvous.rank, x, shards, into).move
+        move = _all_to_all_of(state.rendezvous.rank, x, shards, into)
     if len(state.kinds) >= _MOST_KINDS:
         del state.kinds[next(iter(state.kinds))]
     kind = state.kinds[key] = _AgreedCall(int.from_bytes(digest, "little"), shards, move)
@@ -197,22 +189,18 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
     return type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, lazy
 
 
-def _may_overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
-
-
 def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
     """Return the arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
     try:
         source = array_of("x", x)
-        sizes = tuple(sorted(sizes_of(call.sizes, _refuse).items()))
+        sizes = tuple(sorted(sizes_of(call.sizes).items()))
         out_shard_dim = integer(call.out_shard_dim)
         if out_shard_dim is None:
-            _refuse(f"out_shard_dim must be a dimension of the result, got {short_repr(call.out_shard_dim)}")
+            refuse(f"out_shard_dim must be a dimension of the result, got {short_repr(call.out_shard_dim)}")
         out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
-                _refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
+                refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
             shape=source.shape,
@@ -232,10 +220,6 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
         return RankRequest(refused=str(error))
 
 
-def _refuse(message: str) -> NoReturn:
-    raise RequestError(message)
-
-
 def _text(axes: Any) -> str:
     return axes if isinstance(axes, str) else ",".join(map(str, items_of("axes", axes, PERMUTATION)))
 
@@ -243,61 +227,54 @@ def _text(axes: Any) -> str:
 # --------------------------------------------------------------------------------------------------- all_to_all
 
 
-@frozen(eq=False)
-class AllToAll:
-    """Pack, ``all_to_all_single``, unpack.
+def _all_to_all_of(
+    rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]
+) -> Callable[..., torch.Tensor]:
+    """Return the exchange of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
+    order, strides = _wire_order(shards), x.stride()
+    sent_to, received_from = [], []
+    for other in range(shards.ranks):
+        sent_to.append([shards.in_source(box, rank, strides).permute(order) for box in shards.boxes(rank, other)])
+        boxes = shards.boxes(other, rank)
+        received_from.append([shards.in_result(box, rank, into[rank]).permute(order) for box in boxes])
+    return partial(_all_to_all, shards.out_shape(rank), sent_to, received_from)
 
-    Attributes:
+
+def _all_to_all(
+    out_shape: tuple[int, ...],
+    sent_to: Sequence[Sequence[Strides]],
+    received_from: Sequence[Sequence[Strides]],
+    group: Any,
+    x: torch.Tensor,
+    out: torch.Tensor | None,
+) -> torch.Tensor:
+    """Pack, exchange by ``all_to_all_single``, unpack, and return the result.
+
+    Args:
         out_shape: of this rank's part of the result.
-        sent: the boxes that go to each rank, in this rank's part of the array.
-        received: the boxes that come from each rank, in this rank's part of the result.
+        sent_to: the boxes that go to each rank, in this rank's part of the array.
+        received_from: the boxes that come from each rank, in this rank's part of the result.
+        group: of the ranks.
+        x: this rank's part of the array.
+        out: the memory for this rank's part of the result, or None.
     """
-
-    out_shape: tuple[int, ...]
-    sent: tuple[tuple[Strides, ...], ...]
-    received: tuple[tuple[Strides, ...], ...]
-
-    @classmethod
-    def of(cls, rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]) -> AllToAll:
-        """Return the exchange of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
-        order = _wire_order(shards)
-
-        def sent_boxes(sender: int, receiver: int, strides: Sequence[int]) -> tuple[Strides, ...]:
-            boxes = shards.boxes(sender, receiver)
-            return tuple(shards.in_source(box, sender, strides).permute(order) for box in boxes)
-
-        def received_boxes(sender: int) -> tuple[Strides, ...]:
-            boxes = shards.boxes(sender, rank)
-            return tuple(shards.in_result(box, rank, into[rank]).permute(order) for box in boxes)
-
-        ranks = range(shards.ranks)
-        return cls(
-            shards.out_shape(rank),
-            tuple(sent_boxes(rank, receiver, x.stride()) for receiver in ranks),
-            tuple(received_boxes(sender) for sender in ranks),
-        )
-
-    def move(self, group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Exchange the parts; the result."""
-        result = x.new_empty(self.out_shape) if out is None else out
-        sent, received = (
-            tuple(box for boxes in boxes_by_rank for box in boxes) for boxes_by_rank in (self.sent, self.received)
-        )
-        if are_consecutive(sent) and x.is_contiguous():
-            outgoing = _flat(x)
-        else:
-            outgoing = x.new_empty(x.numel())
-            for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
-                _copy(view, part)
-        straight = are_consecutive(received) and result.is_contiguous()
-        incoming = _flat(result) if straight else x.new_empty(result.numel())
-        counts = [[sum(prod(box.extents) for box in boxes) for boxes in side] for side in (self.received, self.sent)]
-        sizes = [[count * x.element_size() for count in rank_counts] for rank_counts in counts]
-        dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
-        if not straight:
-            for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
-                _copy(part, view)
-        return result
+    result = x.new_empty(out_shape) if out is None else out
+    counts = [[sum(prod(box.extents) for box in boxes) for boxes in side] for side in (received_from, sent_to)]
+    sizes = [[count * x.element_size() for count in rank_counts] for rank_counts in counts]
+    sent, received = list(chain.from_iterable(sent_to)), list(chain.from_iterable(received_from))
+    if are_consecutive(sent) and x.is_contiguous():
+        outgoing = _flat(x)
+    else:
+        outgoing = x.new_empty(x.numel())
+        for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
+            _copy(view, part)
+    straight = are_consecutive(received) and result.is_contiguous()
+    incoming = _flat(result) if straight else x.new_empty(result.numel())
+    dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
+    if not straight:
+        for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
+            _copy(part, view)
+    return result
 
 
 def _wire_order(shards: Shards) -> Sequence[int]:

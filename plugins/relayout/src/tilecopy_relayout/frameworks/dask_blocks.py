@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from dask import array as da
+from tilecopy.executors.arguments import is_masked
 
 from tilecopy_core import RequestError
 
-from ..arrays.array import array_of, is_masked
+from ..arrays.array import array_of
 from ..arrays.frameworks import Framework, framework_of
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall

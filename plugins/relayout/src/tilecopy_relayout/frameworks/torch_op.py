@@ -7,7 +7,7 @@ that need one of these use them, because an operator in Python costs torch some 
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -70,11 +70,7 @@ def record_operator(call: RelayoutCall) -> Any:
         raise RequestError(
             "out= is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx"
         )
-    return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes, _refuse)).for_torch())
-
-
-def _refuse(why: str) -> NoReturn:
-    raise RequestError(why)
+    return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 
 
 def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:

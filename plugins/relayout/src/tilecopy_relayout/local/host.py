@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -65,18 +64,13 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
         shape: of the array.
         most: the largest number of elements of a box; a number below 1 counts as 1.
     """
-    if 0 in shape:
-        return
-    split = next((d for d in range(len(shape)) if prod(shape[d + 1 :]) <= most), len(shape))
-    whole = tuple(slice(0, extent) for extent in shape[split + 1 :])
-    step = max(1, most // prod(shape[split + 1 :]))
-    starts = range(0, shape[split], step) if split < len(shape) else ()
-    for outer in product(*map(range, shape[:split])):
-        before = tuple(slice(index, index + 1) for index in outer)
-        for start in starts:
-            yield (*before, slice(start, min(start + step, shape[split])), *whole)
-        if split == len(shape):
-            yield before
+    if not shape:
+        yield ()
+    elif 0 not in shape:
+        step = max(1, most // prod(shape[1:]))
+        for start in range(0, shape[0], step):
+            for inner in boxes(shape[1:], most):
+                yield (slice(start, min(start + step, shape[0])), *inner)
 
 
 def default_memory_bytes(executor: str) -> int | None:

@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
+from tilecopy.executors.arguments import is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core.plugin import frozen, short_repr
 
-from ..arrays.array import is_masked
 from ..arrays.devices import DevicePlacement, driver
 from .problem import DTYPES, WIDEST_BYTES, BaseOffsets, Problem
 from .tilings import Tiling
