@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "core": 8_180,
     "bulk": 240,
-    "cli": 2_020,
+    "cli": 2_030,
     "cuda": 1_860,
     "draw": 2_440,
     "dsmem": 130,

@@ -26,5 +26,5 @@ UNCALLED = {
     "click makes it": "ResultCommand FileError FilePath Choice SuggestingGroup",
     "read_npy makes it": "NpyFile",
     "it decorates a command": "copy_options",
-    "for commands: their own tests": "header_of progress_bar table wrap_text",
+    "for commands: their own tests": "TransferReport header_of progress_bar table transfer_text wrap_text",
 }

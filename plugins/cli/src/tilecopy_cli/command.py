@@ -12,12 +12,13 @@ from tilecopy_core.memory import SPACE_ALIASES
 from .copy_options import copy_options, plan_to_dict
 from .errors import FileError, printable_name
 from .group import Result, ResultCommand, SuggestingGroup
+from .job import TransferReport
 from .npy import NpyFile, file_signature, read_npy
 from .npy_header import header_of
 from .output import output_file
 from .param_types import Choice, FilePath
 from .progress import progress_bar
-from .tables import table, wrap_text
+from .tables import table, transfer_text, wrap_text
 
 __all__ = [
     "DTYPE_ALIASES",
@@ -29,6 +30,7 @@ __all__ = [
     "FilePath",
     "Choice",
     "SuggestingGroup",
+    "TransferReport",
     "NpyFile",
     "copy_options",
     "header_of",
@@ -39,5 +41,6 @@ __all__ = [
     "printable_name",
     "file_signature",
     "table",
+    "transfer_text",
     "wrap_text",
 ]

@@ -39,22 +39,20 @@ class TiledCopy:
 
 
 @attrs.frozen(eq=False)
-class RunReport:
-    """A frozen record of what `tilecopy run` did.
+class TransferReport:
+    """The result of a job that moves an array from one file to another and verifies it.
 
     Attributes:
-        shape, dtype, order, bytes: of the array; the order is ``C`` or ``F``.
-        tiled: the kernel that copied it, or None if the array is empty.
-        seconds: time of the copy alone (the median on the GPU).
-        runs: number of copies that were timed.
-        executor: the executor that ran the kernel.
+        shape, dtype, bytes: of the array.
+        seconds: of the move alone (a median on the GPU).
+        runs: how many moves that is the median of.
+        executor: which ran it.
+        target: the architecture that it was lowered for.
         verified: how the result was checked.
     """
 
     shape: tuple[int, ...]
     dtype: str
-    order: str
-    tiled: TiledCopy | None
     bytes: int
     seconds: float
     runs: int
@@ -64,8 +62,16 @@ class RunReport:
 
     @property
     def gb_per_s(self) -> float:
-        """Throughput in GB/s; each byte counts twice, as read and as written."""
+        """Read and written."""
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
+
+
+@attrs.frozen(eq=False)
+class RunReport(TransferReport):
+    """The result of ``tilecopy run``: the order of the array is ``C`` or ``F``; ``tiled`` copied it, or None where nothing is to copy."""
+
+    order: str
+    tiled: TiledCopy | None
 
 
 def as_rows(array: Any) -> Any:

@@ -67,9 +67,8 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
     verified = f"all {array.nbytes} bytes are equal to the input's, and each differed before the copy{read.left_out}"
-    return RunReport(
-        array.shape, str(array.dtype), order, tiled, array.nbytes, seconds, runs, executor, str(target), verified
-    )
+    copied = array.shape, str(array.dtype), array.nbytes, seconds, runs, executor, str(target), verified
+    return RunReport(*copied, order=order, tiled=tiled)
 
 
 def _has_changed(path: Path, stamp: tuple[int, ...]) -> bool:

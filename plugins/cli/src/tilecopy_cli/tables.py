@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from .errors import printable_name
-from .job import RunReport, TiledCopy
+from .job import RunReport, TiledCopy, TransferReport
 
 _PIPE_COLUMNS = 200
 """The width if the output is not a terminal and COLUMNS is not set, wide enough for grep."""
@@ -42,13 +42,18 @@ def run_text(outcome: RunReport, destination: object) -> str:
     """Return the report of `tilecopy run`."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
     head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")
-    how = f"median of {outcome.runs} runs, timed by CUDA events" if outcome.executor == "cuda" else "one run, emulated"
+    return head + ("" if outcome.tiled is None else _tiled_text(outcome.tiled)) + transfer_text(outcome, destination)
+
+
+def transfer_text(report: TransferReport, destination: object, *more: str) -> str:
+    """Return how long a move took, more lines about it, how it was verified, and where its result is."""
+    how = f"median of {report.runs} runs, timed by CUDA events" if report.executor == "cuda" else "one run, emulated"
     moved = (
-        f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {outcome.gb_per_s:.2f} GB/s"
+        f"moved {2 * report.bytes} bytes (read + written) in {report.seconds * 1e3:.3f} ms on {report.executor} "
+        f"({how}): {report.gb_per_s:.4g} GB/s"
     )
-    tail = (moved, f"verified: {outcome.verified}", f"wrote {printable_name(destination)}")
-    return "".join([head, "" if outcome.tiled is None else _tiled_text(outcome.tiled), *map(wrap_text, tail)])
+    lines = (moved, *more, f"verified: {report.verified}", f"wrote {printable_name(destination)}")
+    return "".join(map(wrap_text, lines))
 
 
 def wrap_text(text: str) -> str:

@@ -12,7 +12,7 @@ from tilecopy_core.registry import LOCK
 
 from .local.cached_launches import CacheMissError, launch_cached, relayout_array
 from .local.call import RelayoutCall
-from .validation import PERMUTATION, items_of
+from .validation import items_of
 
 
 def relayout(
@@ -65,7 +65,7 @@ def relayout(
         except CacheMissError:
             pass
     if not isinstance(axes, (str, tuple)):
-        axes = items_of("axes", axes, PERMUTATION)  # an iterator is read once
+        axes = items_of("axes", axes)  # an iterator is read once
     call = RelayoutCall(array, axes, out, stream, device, executor, sizes)
     module, name = type(array).__module__, type(array).__name__
     if name == "DTensor" and module.startswith("torch."):

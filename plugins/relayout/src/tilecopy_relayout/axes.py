@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import integer
 from tilecopy_core.plugin import short_repr
 
 from .rearrangement import Rearrangement
-from .validation import PERMUTATION, items_of
+from .validation import PERMUTATION, integers_of
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
@@ -37,12 +36,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
 def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the dimension of the array for each dimension of the result, from the numbers in text or a sequence of integers."""
     rank = len(shape)
-    order = numbers
-    if order is None:
-        numbers_of_axes = items_of("axes", axes, PERMUTATION)
-        order = [axis for axis in map(_integer, numbers_of_axes) if axis is not None]
-        if len(order) != len(numbers_of_axes):
-            raise RequestError(f"axes must be {PERMUTATION}, got {short_repr(axes)}")
+    order = integers_of("axes", axes, PERMUTATION) if numbers is None else numbers
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
     if sorted(positive) != list(range(rank)):
         valid = f"0 to {rank - 1}; " if rank else ""
@@ -61,7 +55,3 @@ def _numbers(text: str) -> list[int] | None:
     if not all(part.removeprefix("-").isdecimal() for part in parts):
         return None
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]  # too many digits for a dimension
-
-
-def _integer(axis: Any) -> int | None:
-    return axis if type(axis) is int else integer(axis)  # torch.compile traces the first

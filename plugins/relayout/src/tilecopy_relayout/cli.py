@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import click
-from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, printable_name, progress_bar, wrap_text
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, progress_bar, transfer_text, wrap_text
 
 from tilecopy_core import TARGETS
 from tilecopy_core.plugin import short_repr
@@ -96,14 +96,9 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
 
 def _text(outcome: FileReport, axes: str, destination: Path) -> str:
     pieces = "1 piece" if outcome.pieces == 1 else f"{outcome.pieces} pieces"
-    how = f"medians of {outcome.runs} launches by device events" if outcome.executor == "cuda" else "emulated"
-    lines = (
+    head = (
         f"{outcome.dtype}{list(outcome.shape)} by {axes} to {list(outcome.result_shape)}, {outcome.bytes} bytes, "
-        f"{pieces}, {outcome.target}",
-        f"moved {2 * outcome.bytes} bytes (read + written) in {outcome.seconds * 1e3:.3f} ms on {outcome.executor} "
-        f"({how}): {outcome.gb_per_s:.4g} GB/s",
-        f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.4g} GB/s",
-        f"verified: {outcome.verified}",
-        f"wrote {printable_name(destination)}",
+        f"{pieces}, {outcome.target}"
     )
-    return "".join(map(wrap_text, lines))
+    wall = f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.4g} GB/s"
+    return wrap_text(head) + transfer_text(outcome, destination, wall)

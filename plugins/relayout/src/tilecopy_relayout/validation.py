@@ -20,9 +20,10 @@ PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w
 """What axes are."""
 _MOST = 2**62
 """No memory has so many elements."""
+_INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
-def items_of(name: str, values: Any, rule: str = "a sequence of integers, one per dimension") -> tuple[Any, ...]:
+def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
     """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
@@ -36,14 +37,15 @@ def items_of(name: str, values: Any, rule: str = "a sequence of integers, one pe
     return items
 
 
-def integers_of(name: str, values: Any) -> tuple[int, ...]:
-    """Return a sequence of integers, one per dimension."""
-    items = items_of(name, values)
-    integers = tuple(value for value in map(integer, items) if value is not None and abs(value) < _MOST)
-    if len(integers) < len(items):
+def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
+    """Return a sequence of integers, one per dimension; ``rule`` says in an error what it must be."""
+    items = items_of(name, values, rule)
+    integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
+    known = tuple(value for value in integers if value is not None and abs(value) < _MOST)
+    if len(known) < len(items):
         text = short_repr(items if isinstance(values, Iterator) else values)
-        raise RequestError(f"{name} must be integers below {_MOST}, one per dimension, got {text}")
-    return integers
+        raise RequestError(f"{name} must be {rule}, got {text}")
+    return known
 
 
 def refuse(message: str) -> NoReturn:

@@ -35,7 +35,7 @@ from ..axes import rearrangement
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall, checked_result
 from ..rearrangement import Rearrangement
-from ..validation import PERMUTATION, items_of, refuse, sizes_of
+from ..validation import items_of, refuse, sizes_of
 from .rendezvous import NEW, Rendezvous
 from .shards import RankRequest, Shards, Strides, are_consecutive, chunk_extents, dimension, merge_requests
 from .symmetric import SymmetricWorkspace
@@ -95,7 +95,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         )
     if not isinstance(call.axes, (str, tuple)):
         with suppress(RequestError):  # refused where the other ranks learn of it
-            call = call._replace(axes=items_of("axes", call.axes, PERMUTATION))  # an iterator is read once
+            call = call._replace(axes=items_of("axes", call.axes))  # an iterator is read once
     if transforms_are_active() or has_tangent(x):
         raise RequestError(
             "x: relayout_shards does not support forward-mode derivatives and torch.func: use x.backward()"
@@ -197,7 +197,6 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
         out_shard_dim = integer(call.out_shard_dim)
         if out_shard_dim is None:
             refuse(f"out_shard_dim must be a dimension of the result, got {short_repr(call.out_shard_dim)}")
-        out_shape = None if out is None else tuple(out.shape) if isinstance(out, torch.Tensor) else ()
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
                 refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
@@ -212,7 +211,7 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
             out_shard_dim=out_shard_dim,
             total=call.total,
             extent=call.extent,
-            out_shape=out_shape,
+            out_shape=None if out is None else tuple(out.shape),
             out_strides=None if out is None else out.stride(),
             symmetric=out is not None and is_symmetric(out),
         )
@@ -221,7 +220,7 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
 
 
 def _text(axes: Any) -> str:
-    return axes if isinstance(axes, str) else ",".join(map(str, items_of("axes", axes, PERMUTATION)))
+    return axes if isinstance(axes, str) else ",".join(map(str, items_of("axes", axes)))
 
 
 # --------------------------------------------------------------------------------------------------- all_to_all

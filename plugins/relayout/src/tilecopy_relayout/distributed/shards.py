@@ -10,9 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import prod
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
@@ -167,8 +165,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 # ------------------------------------------------------------------------------------------ what the ranks agree on
 
 
-@frozen
-class RankRequest:
+class RankRequest(NamedTuple):
     """The arguments of one rank, as it sends them to the others.
 
     Attributes:
@@ -203,7 +200,7 @@ class RankRequest:
 
     def text(self) -> str:
         """Return the request as text for the other ranks."""
-        return repr(attrs.astuple(self))
+        return repr(tuple(self))
 
     @classmethod
     def of(cls, text: str) -> RankRequest:

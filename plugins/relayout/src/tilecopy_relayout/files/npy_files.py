@@ -10,10 +10,18 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_cli.command import FileError, NpyFile, header_of, output_file, printable_name, read_npy
+from tilecopy_cli.command import (
+    FileError,
+    NpyFile,
+    TransferReport,
+    header_of,
+    output_file,
+    printable_name,
+    read_npy,
+)
 
 from tilecopy_core import TilecopyError
-from tilecopy_core.plugin import frozen, row_major
+from tilecopy_core.plugin import row_major
 
 from ..arrays.array import array_of
 from ..axes import rearrangement
@@ -38,40 +46,19 @@ _EMULATED_BYTES = 1 << 26
 """Bytes of both sides of a piece on the emulator, few enough that progress is shown often."""
 
 
-@frozen(eq=False)
-class FileReport:
-    """The result of a relayout of files.
+@attrs.frozen(eq=False)
+class FileReport(TransferReport):
+    """The result of a relayout of files; ``seconds`` are the sum of the medians of ``runs`` launches for each piece.
 
     Attributes:
-        shape: of the array.
         result_shape: of what was written.
-        dtype: of both.
-        bytes: of the result.
         pieces: the number of pieces.
-        seconds: of the relayout alone (on a GPU a median of ``runs`` launches for each piece, by device events).
-        runs: the number of launches of each median.
         wall_seconds: of everything, reading, verification and writing included.
-        executor: the executor that ran it.
-        target: the architecture that it was lowered for.
-        verified: how the result was checked.
     """
 
-    shape: tuple[int, ...]
     result_shape: tuple[int, ...]
-    dtype: str
-    bytes: int
     pieces: int
-    seconds: float
-    runs: int
     wall_seconds: float
-    executor: str
-    target: str
-    verified: str
-
-    @property
-    def gb_per_s(self) -> float:
-        """The rate of the relayout alone, read and written."""
-        return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
     @property
     def wall_gb_per_s(self) -> float:
@@ -158,17 +145,16 @@ def relayout_file(
 
         write(parts())
     verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written{read.left_out}"
-    runs = _TIMED_RUNS if executor == "cuda" else 1
     return FileReport(
-        array.shape,
-        moved.shape,
-        read.descr if isinstance(read.descr, str) and array.dtype.kind == "V" else str(array.dtype),
-        total,
-        len(places),
-        sum(seconds),
-        runs,
-        time.perf_counter() - started,
-        executor,
-        target,
-        verified,
+        shape=array.shape,
+        result_shape=moved.shape,
+        dtype=read.descr if isinstance(read.descr, str) and array.dtype.kind == "V" else str(array.dtype),
+        bytes=total,
+        pieces=len(places),
+        seconds=sum(seconds),
+        runs=_TIMED_RUNS if executor == "cuda" else 1,
+        wall_seconds=time.perf_counter() - started,
+        executor=executor,
+        target=target,
+        verified=verified,
     )

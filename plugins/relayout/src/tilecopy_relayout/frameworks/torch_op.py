@@ -32,12 +32,9 @@ from ..validation import sizes_of
 def apply_operator(call: RelayoutCall) -> Any:
     """Return the relayout of a tensor by the operator."""
     array, out = call.array, call.out
-    if call.stream is not None:
-        raise RequestError(
-            "stream= is not supported where torch records or traces the call: use `with torch.cuda.stream(stream):` around it"
-        )
-    if call.device is not None:
-        raise RequestError("device= is not supported where torch records or traces the call: omit it")
+    why = "is not supported where torch records or traces the call"
+    call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around it", "stream")
+    call.refuse(f"{why}: omit it", "device")
     if torch.compiler.is_compiling() and (forward_mode_is_active() or _breaks_the_graph(out is not None)):
         return _uncompiled(call)
     if not _records_operators():
@@ -66,10 +63,7 @@ def apply_operator(call: RelayoutCall) -> Any:
 
 def record_operator(call: RelayoutCall) -> Any:
     """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape."""
-    if call.out is not None:
-        raise RequestError(
-            "out= is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx"
-        )
+    call.refuse("is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx", "out")
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 
 

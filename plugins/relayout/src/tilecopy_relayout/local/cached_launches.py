@@ -99,18 +99,13 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch for addresses of another alignment than those before, if they are multiples of a word."""
+        """Launch for addresses of another alignment than those before, or on two GPUs, if they are multiples of a word."""
+        across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError
-        self.launch(source, destination, stream)
-
-    def launch_across(self, across: CrossDeviceSync, source: int, destination: int, stream: Any) -> None:
-        """Launch for a result on another GPU."""
-        if (source | destination) & self.mask:
+        if across is not None and stream is not None and driver().device_of_stream(stream) not in (None, across.device):
             raise CacheMissError
-        if stream is not None and driver().device_of_stream(stream) not in (None, across.device):
-            raise CacheMissError
-        with across.stream() if stream is None else nullcontext(stream) as current:
+        with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
             self.launch(source, destination, current)
 
 
@@ -153,7 +148,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
     elif out_address < LOWEST_ADDRESS or kept.low < out_address - address < kept.high:
         raise CacheMissError  # may have no memory, or may overlap: exactly, by the check of the call
     elif kept.across is not None:
-        kept.launch_across(kept.across, address, out_address, stream)
+        kept.launch_first(address, out_address, stream)
         kept.out_framework.mark_written(out)
         return out
     if stream is None:

@@ -36,16 +36,16 @@ class RelayoutPlan:
     Attributes:
         spec: the relayout that was planned.
         problem: its normal form.
+        base_offsets: the start of the normal form, from the caller's first elements.
         tiling: the tiling with the least expected cost.
         kernel: the kernel of the tiling.
-        base_offsets: the start of the normal form, from the caller's first elements.
     """
 
     spec: RelayoutSpec
     problem: Problem
+    base_offsets: BaseOffsets
     tiling: Tiling
     kernel: tc.BuiltKernel
-    base_offsets: BaseOffsets
 
     @property
     def cost(self) -> TilingCost:
@@ -137,7 +137,12 @@ def plan_relayout(
         NoVariantError: a variant that the plan needs is not installed.
         TargetError: there is no such target.
     """
-    elem_bytes, extents = element_bytes(dtype), integers_of("shape", shape)
+    element_type, extents = tc.dtype_of(dtype), integers_of("shape", shape)
+    elem_bytes = element_type.bits // 8
+    if element_type.bits % 8:
+        raise tc.RequestError(
+            f"dtype must have elements of whole bytes, got {element_type} of {element_type.bits} bits: pack them in pairs as uint8"
+        )
     if min(extents, default=1) < 0:
         raise tc.RequestError(f"shape must not have negative extents, got {short_repr(shape)}")
     if 0 in extents:
@@ -166,8 +171,7 @@ def plan_of(
     spec: RelayoutSpec, target: str, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
 ) -> RelayoutPlan:
     """Return the plan of a relayout that was checked, for addresses that are multiples of so many bytes."""
-    problem, base_offsets, tiling, kernel = _aligned(spec, target, src_align, dst_align)
-    return RelayoutPlan(spec, problem, tiling, kernel, base_offsets)
+    return RelayoutPlan(spec, *_aligned(spec, target, src_align, dst_align))
 
 
 def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -185,16 +189,6 @@ def _aligned(spec: RelayoutSpec, target: str, src_align: int, dst_align: int) ->
         spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
     )
     return (problem, base_offsets, *_best_kernel(problem, target))
-
-
-def element_bytes(dtype: Any) -> int:
-    """Return the bytes of an element."""
-    element_type = tc.dtype_of(dtype)
-    if element_type.bits % 8:
-        raise tc.RequestError(
-            f"dtype must have elements of whole bytes, got {element_type} of {element_type.bits} bits: pack them in pairs as uint8"
-        )
-    return element_type.bits // 8
 
 
 @lru_cache(maxsize=512)
