@@ -7,7 +7,7 @@ name in them changes slowest.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
@@ -30,7 +30,7 @@ _POINTED = 200
 
 @frozen
 class Term:
-    """A name, ``1`` or ``...`` of a pattern, and the character at which it begins."""
+    """A name or ``...`` of a pattern, or another token, and the character at which it begins."""
 
     text: str
     at: int
@@ -41,7 +41,7 @@ class DimensionTerms:
     """One dimension of a side: the terms that it splits into or merges.
 
     Attributes:
-        terms: in order, slowest first.
+        terms: in order, slowest first; none for ``1``.
         at: the character at which it begins.
         parentheses: whether it was written in parentheses.
     """
@@ -53,7 +53,7 @@ class DimensionTerms:
     @property
     def is_ellipsis(self) -> bool:
         """True if it stands for several dimensions."""
-        return not self.parentheses and self.terms[0].text == _ELLIPSIS
+        return not self.parentheses and [term.text for term in self.terms] == [_ELLIPSIS]
 
 
 @frozen
@@ -77,41 +77,27 @@ class Pattern:
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
         """Apply the pattern to an array's shape."""
-        names = {term.text for group in self.left for term in group.terms}
         known = sizes_of(sizes, partial(self.error, 0))
+        names = {term.text for group in self.left for term in group.terms} - {_ELLIPSIS}
         for name, size in known.items():
             if name not in names:
-                axes = ", ".join(sorted(names - {"1", _ELLIPSIS}))
+                axes = ", ".join(sorted(names))
                 self.error(0, f"{name}={size}: the pattern has no axis named {name!r}; its axes are {axes}")
-        left, right, spread = self._spread(shape)
-        split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
-        order: list[str] = [term.text for group in left for term in group.terms if term.text != "1"]
-        place = {name: index for index, name in enumerate(order)}
-        joined = [[term.text for term in group.terms if term.text != "1"] for group in right]
-        joined = [[axis for name in group for axis in (spread if name == _ELLIPSIS else [name])] for group in joined]
-        return Rearrangement(
-            tuple(split), tuple(place[name] for group in joined for name in group), tuple(map(len, joined))
-        )
-
-    def _spread(self, shape: Sequence[int]) -> tuple[list[DimensionTerms], list[DimensionTerms], list[str]]:
-        """Return both sides with as many dimensions for ``...`` as the array has, and their names."""
         rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
         named = len(self.left) - len(dots)
         if rank < named or (rank > named and not dots):
             least = "at least " if dots else ""
             self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
-
-        def expanded(group: DimensionTerms) -> list[DimensionTerms]:
-            names = [[Term(name, group.at)] for name in spread] if group.is_ellipsis else [group.terms]
-            return [attrs.evolve(group, terms=tuple(terms)) for terms in names]
-
-        left, right = ([one for group in side for one in expanded(group)] for side in (self.left, self.right))
-        return left, right, spread
+        left, right = list(_expanded(self.left, spread)), list(_expanded(self.right, spread))
+        split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
+        place = {name: index for index, name in enumerate(term.text for group in left for term in group.terms)}
+        order = [place[term.text] for group in right for term in group.terms]
+        return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
 
     def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
         """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
-        terms = [term for term in group.terms if term.text != "1"]
+        terms = group.terms
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = [term.text for term in open_terms]
@@ -130,13 +116,19 @@ class Pattern:
         return tuple(known[term.text] for term in terms)
 
 
+def _expanded(side: Sequence[DimensionTerms], spread: Sequence[str]) -> Iterator[DimensionTerms]:
+    """Yield the dimensions of a side with names for what ``...`` stands for."""
+    for group in side:
+        names = [(term, spread if term.text == _ELLIPSIS else [term.text]) for term in group.terms]
+        terms = [Term(name, term.at) for term, texts in names for name in texts]
+        for dimension in [[term] for term in terms] if group.is_ellipsis else [terms]:
+            yield attrs.evolve(group, terms=tuple(dimension))
+
+
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Pattern:
     """Read a pattern."""
     tokens = [Term(normalize(match[0]), match.start()) for match in _TOKEN.finditer(text)]
-    tokens = [
-        Term("1", token.at) if token.text.isdecimal() and token.text.lstrip("0") == "1" else token for token in tokens
-    ]
     whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:
@@ -162,11 +154,12 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...
                 pattern.error(token.at, "unmatched ')'")
             groups.append(DimensionTerms(tuple(inside), opened.at, parentheses=True))
             opened = None
-        elif token.text in ("1", _ELLIPSIS) or token.text.isidentifier():
+        elif (is_one := _is_one(token.text)) or token.text == _ELLIPSIS or token.text.isidentifier():
+            terms = () if is_one else (token,)
             if opened is None:
-                groups.append(DimensionTerms((token,), token.at, parentheses=False))
+                groups.append(DimensionTerms(terms, token.at, parentheses=False))
             else:
-                inside.append(token)
+                inside += terms
         elif token.text.isdigit():
             number = short_repr(token.text).strip("'")
             pattern.error(token.at, f"the number {number} must be an axis: name it, and pass its length as a keyword")
@@ -177,12 +170,16 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...
     return tuple(groups)
 
 
+def _is_one(text: str) -> bool:
+    return text.isdecimal() and text.lstrip("0") == "1"
+
+
 def _check(pattern: Pattern) -> None:
     """Check that each name appears once on both sides."""
     sides: list[dict[str, Term]] = []
     for groups in (pattern.left, pattern.right):
         seen: dict[str, Term] = {}
-        for term in (term for group in groups for term in group.terms if term.text != "1"):
+        for term in (term for group in groups for term in group.terms):
             if term.text in seen:
                 pattern.error(term.at, f"axis {term.text!r} appears twice; repeats and diagonals are not supported")
             seen[term.text] = term
