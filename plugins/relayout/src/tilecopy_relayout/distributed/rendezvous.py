@@ -7,7 +7,6 @@ page of memory that the ranks share, or, if the ranks are on several hosts, in t
 
 from __future__ import annotations
 
-import mmap
 import os
 import secrets
 import tempfile
@@ -16,7 +15,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,20 +149,17 @@ class Rendezvous:
     def _page(self) -> _SharedMemoryBoard | None:
         """Return memory that all ranks share; None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
-            path, size = "", 16 * self.ranks
+            path, board = "", None
             if self.rank == 0:
                 folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  (memory, not a disk)
                 with suppress(OSError):
-                    handle, path = tempfile.mkstemp(prefix=f"tilecopy-{secrets.token_hex(8)}-", dir=folder)
-                    stack.callback(Path(path).unlink)
-                    os.ftruncate(handle, size)
-                    os.close(handle)
-            path, memory = self.all_gather_text(path)[0], None
-            with suppress(OSError, ValueError), Path(path).open("r+b") as file:
-                memory = mmap.mmap(file.fileno(), size)
-            reached = self.all_gather_text("" if memory is None else "reached")
-            return (
-                _SharedMemoryBoard(self.rank, np.frombuffer(memory, np.uint64).reshape(2, -1))
-                if all(reached) and memory
-                else None
-            )
+                    prefix = f"tilecopy-{secrets.token_hex(8)}-"  # which no file of another host begins with
+                    file = stack.enter_context(tempfile.NamedTemporaryFile(prefix=prefix, dir=folder))
+                    file.truncate(16 * self.ranks)
+                    path = file.name
+            path = self.all_gather_text(path)[0]
+            with suppress(OSError, ValueError):
+                memory = np.asarray(np.memmap(path, np.uint64, "r+", shape=(2, self.ranks)))
+                board = _SharedMemoryBoard(self.rank, memory)
+            reached = self.all_gather_text("" if board is None else "reached")
+            return board if all(reached) else None

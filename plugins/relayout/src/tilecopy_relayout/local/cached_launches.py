@@ -10,11 +10,12 @@ from typing import Any
 
 import attrs
 from tilecopy.executors import LOWEST_ADDRESS, same_tensors
+from tilecopy.executors.arguments import reads_of
 
 from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.devices import CrossDeviceSync, driver
-from ..arrays.frameworks import Framework
+from ..arrays.frameworks import Framework, framework_of
 from ..planner.launching import DeviceLauncher
 from .call import CheckedLaunch, RelayoutCall, current_stream, run_call, words_of
 
@@ -114,14 +115,7 @@ _launches: dict[Any, _CachedLaunch] = {}
 _newest: dict[Any, tuple[Callable[[], bool], Callable[..., bool], _CachedLaunch]] = {}
 """The newest call on tensors of torch with the same other arguments: whether torch must see calls now, whether tensors are like those of
 that call, and its record. torch compares tensors in a fifth of the time that reading them takes."""
-
-
-def _always() -> bool:
-    """Say that torch must see calls: no call on tensors is kept."""
-    return True
-
-
-_NONE_KEPT: Any = (_always, None, None)
+_NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
@@ -129,7 +123,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
-        if not sees_calls() and (same(array) if out is None else same(array, out)):
+        if same is not None and not sees_calls() and (same(array) if out is None else same(array, out)):
             address, out_address = array.data_ptr(), 0 if out is None else out.data_ptr()
         else:
             facts, address = _readers[type(array)](array)
@@ -211,30 +205,23 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
 
 
 def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads the facts that a call depends on, and the address; None if that is not cheap."""
+    """Return a function that reads the facts that a call depends on, and the address; None if that is not cheap.
+
+    It raises CacheMissError for a tensor of torch if the call must go through torch.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return _tensor_reader(torch)
-    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
-        return _read_cupy
-    return None
-
-
-def _tensor_reader(torch: Any) -> Callable[[Any], tuple[Any, int]]:
-    """Return what reads a tensor. It raises if the call must go through torch, or the tensor is a wrapper without memory."""
+    is_tensor = torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
+    reads = reads_of(kind, is_complex=True)
+    if reads is None or not (is_tensor or framework_of(kind).name == "CuPy"):
+        return None
+    read: Callable[[Any], tuple[Any, int]] = eval(f"lambda a: (({reads.facts}), {reads.address})".format("a"))  # noqa: S307
+    if not is_tensor:
+        return read
     from ..arrays.torch_internals import must_see
 
-    conjugated = frozenset({torch.complex32, torch.complex64, torch.complex128})
-
-    def read(tensor: Any) -> tuple[Any, int]:
-        dtype = tensor.dtype
-        if must_see(tensor) or tensor.is_neg() or (dtype in conjugated and tensor.is_conj()):
+    def read_tensor(tensor: Any) -> tuple[Any, int]:
+        if must_see(tensor):
             raise CacheMissError
-        return (tensor.shape, tensor.stride(), dtype, tensor.get_device()), tensor.data_ptr()
+        return read(tensor)
 
-    return read
-
-
-def _read_cupy(array: Any) -> tuple[Any, int]:
-    memory = array.data
-    return (array.shape, array.strides, array.dtype, memory.device_id), memory.ptr
+    return read_tensor
