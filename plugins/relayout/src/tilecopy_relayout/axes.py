@@ -1,15 +1,31 @@
-"""Reads ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``, and applies it to a shape."""
+"""Reads ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``, and applies it to a shape.
+
+Patterns are those of einops without repeats and reductions. They have names, ``1``, ``...`` and parentheses. Parentheses split a
+dimension on the left and merge dimensions on the right. The first name in them changes slowest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NoReturn
+
+import attrs
 
 from tilecopy_core import RequestError
-from tilecopy_core.plugin import short_repr
+from tilecopy_core.errors import pattern as compiled
+from tilecopy_core.plugin import frozen, short_repr
 
 from .rearrangement import Rearrangement
-from .validation import PERMUTATION, integers_of
+from .validation import PERMUTATION, integers_of, normalize, sizes_of
+
+_TOKEN = compiled(r"->|\.\.\.|[^\W\d]\w*|\d+|\S")
+_ELLIPSIS = "..."
+TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
+"""Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
+_POINTED = 200
+"""Characters of a pattern that a message repeats, with a mark under the place."""
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
@@ -22,8 +38,6 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
     """
     numbers = _numbers(axes) if isinstance(axes, str) else None
     if numbers is None and isinstance(axes, str):
-        from .patterns import parse  # torch.compile, which traces this, knows no locks
-
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
@@ -55,3 +69,172 @@ def _numbers(text: str) -> list[int] | None:
     if not all(part.removeprefix("-").isdecimal() for part in parts):
         return None
     return [int(part) if len(part) < 10 else -(10**10) for part in parts]  # too many digits for a dimension
+
+
+@frozen
+class Term:
+    """A name or ``...`` of a pattern, or another token, and the character at which it begins."""
+
+    text: str
+    at: int
+
+
+@frozen
+class DimensionTerms:
+    """One dimension of a side: the terms that it splits into or merges.
+
+    Attributes:
+        terms: in order, slowest first; none for ``1``.
+        at: the character at which it begins.
+        parentheses: whether it was written in parentheses.
+    """
+
+    terms: tuple[Term, ...]
+    at: int
+    parentheses: bool
+
+    @property
+    def is_ellipsis(self) -> bool:
+        """True if it stands for several dimensions."""
+        return not self.parentheses and [term.text for term in self.terms] == [_ELLIPSIS]
+
+
+@frozen
+class Pattern:
+    """A pattern as it is written.
+
+    Attributes:
+        text: as given.
+        left: dimensions of the source.
+        right: dimensions of the destination.
+    """
+
+    text: str
+    left: tuple[DimensionTerms, ...]
+    right: tuple[DimensionTerms, ...]
+
+    def error(self, at: int, message: str) -> NoReturn:
+        """Refuse the pattern, pointing at a character."""
+        pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
+        raise RequestError(f"axes: pattern {short_repr(self.text)}: {message}{pointer}")
+
+    def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
+        """Apply the pattern to an array's shape."""
+        known = sizes_of(sizes, partial(self.error, 0))
+        names = {term.text for group in self.left for term in group.terms} - {_ELLIPSIS}
+        for name, size in known.items():
+            if name not in names:
+                axes = ", ".join(sorted(names))
+                self.error(0, f"{name}={size}: the pattern has no axis named {name!r}; its axes are {axes}")
+        rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
+        named = len(self.left) - len(dots)
+        if rank < named or (rank > named and not dots):
+            least = "at least " if dots else ""
+            self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}: {tuple(shape)}")
+        spread = [f"...{index}" for index in range(rank - named)]
+        left, right = list(_expanded(self.left, spread)), list(_expanded(self.right, spread))
+        split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
+        place = {name: index for index, name in enumerate(term.text for group in left for term in group.terms)}
+        order = [place[term.text] for group in right for term in group.terms]
+        return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
+
+    def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
+        """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
+        terms = group.terms
+        open_terms = [term for term in terms if term.text not in known]
+        if len(open_terms) > 1:
+            names = [term.text for term in open_terms]
+            message = f"the lengths of {' and '.join(names)} cannot both follow from {extent}: pass all but one"
+            if taken := [name for name in names if name in TAKEN]:
+                message += f"; {taken[0]!r} is a parameter of relayout and cannot name an axis: rename the axis"
+            self.error(open_terms[0].at, message)
+        product = prod(known[term.text] for term in terms if term.text in known)
+        if open_terms:
+            if product == 0 or extent % product:
+                self.error(group.at, f"a dimension of {extent} elements is not divisible by {product}")
+            known[open_terms[0].text] = extent // product
+        elif product != extent:
+            factors = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
+            self.error(group.at, f"the dimension has {extent} elements, not {factors}")
+        return tuple(known[term.text] for term in terms)
+
+
+def _expanded(side: Sequence[DimensionTerms], spread: Sequence[str]) -> Iterator[DimensionTerms]:
+    """Yield the dimensions of a side with names for what ``...`` stands for."""
+    for group in side:
+        names = [(term, spread if term.text == _ELLIPSIS else [term.text]) for term in group.terms]
+        terms = [Term(name, term.at) for term, texts in names for name in texts]
+        for dimension in [[term] for term in terms] if group.is_ellipsis else [terms]:
+            yield attrs.evolve(group, terms=tuple(dimension))
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Pattern:
+    """Read a pattern."""
+    tokens = [Term(normalize(match[0]), match.start()) for match in _TOKEN.finditer(text)]
+    whole = Pattern(text, (), ())
+    arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
+    if len(arrows) != 1:
+        at = tokens[arrows[1]].at if arrows else len(text)
+        whole.error(at, "a pattern must have one '->'; a permutation is numbers with commas")
+    sides = tokens[: arrows[0]], tokens[arrows[0] + 1 :]
+    pattern = Pattern(text, _side(whole, sides[0]), _side(whole, sides[1]))
+    _check(pattern)
+    return pattern
+
+
+def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...]:
+    groups: list[DimensionTerms] = []
+    opened: Term | None = None
+    inside: list[Term] = []
+    for token in tokens:
+        if token.text == "(":
+            if opened is not None:
+                pattern.error(token.at, "parentheses cannot be nested")
+            opened, inside = token, []
+        elif token.text == ")":
+            if opened is None:
+                pattern.error(token.at, "unmatched ')'")
+            groups.append(DimensionTerms(tuple(inside), opened.at, parentheses=True))
+            opened = None
+        elif (is_one := _is_one(token.text)) or token.text == _ELLIPSIS or token.text.isidentifier():
+            terms = () if is_one else (token,)
+            if opened is None:
+                groups.append(DimensionTerms(terms, token.at, parentheses=False))
+            else:
+                inside += terms
+        elif token.text.isdigit():
+            number = short_repr(token.text).strip("'")
+            pattern.error(token.at, f"the number {number} must be an axis: name it, and pass its length as a keyword")
+        else:
+            pattern.error(token.at, f"{token.text!r} must be a name, '1', '...' or a parenthesis")
+    if opened is not None:
+        pattern.error(opened.at, "'(' was never closed")
+    return tuple(groups)
+
+
+def _is_one(text: str) -> bool:
+    return text.isdecimal() and text.lstrip("0") == "1"
+
+
+def _check(pattern: Pattern) -> None:
+    """Check that each name appears once on both sides."""
+    sides: list[dict[str, Term]] = []
+    for groups in (pattern.left, pattern.right):
+        seen: dict[str, Term] = {}
+        for term in (term for group in groups for term in group.terms):
+            if term.text in seen:
+                pattern.error(term.at, f"axis {term.text!r} appears twice; repeats and diagonals are not supported")
+            seen[term.text] = term
+        sides.append(seen)
+    left, right = sides
+    for group in pattern.left:
+        for term in group.terms:
+            if term.text == _ELLIPSIS and group.parentheses:
+                pattern.error(term.at, "'...' cannot be split off a dimension on the left")
+    for name, term in right.items():
+        if name not in left:
+            pattern.error(term.at, f"axis {name!r} is not on the left; only '1' can be a new dimension")
+    for name, term in left.items():
+        if name not in right:
+            pattern.error(term.at, f"axis {name!r} is not on the right; reductions are not supported")
