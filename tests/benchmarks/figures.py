@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -17,9 +18,10 @@ def record(name: str, figure: float, unit: str, **peers: float) -> None:
         name: what was measured, with the benchmark's name before it: ``"gemm: 4096 cubed"``.
         figure: tilecopy's.
         unit: of the figure and its peers, such as ``"TB/s"``.
-        peers: what others reached in the same run.
+        peers: what others reached in the same run; one that is NaN was not measured, and is left out.
     """
     if path := os.environ.get("TILECOPY_FIGURES"):
-        line = {"name": name, "figure": figure, "unit": unit, "peers": peers}
+        measured = {peer: value for peer, value in peers.items() if not math.isnan(value)}
+        line = {"name": name, "figure": figure, "unit": unit, "peers": measured}
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -73,6 +73,14 @@ def test_pictures_are_those_of_the_script(monkeypatch: pytest.MonkeyPatch) -> No
     assert made == {path.name: path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.svg")}
 
 
+def test_charts_and_tables_of_figures_are_made_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    script = importlib.import_module("charts")
+    assert script.charts() == {path: path.read_text() for path in (ROOT / "docs" / "charts").glob("*.svg")}
+    for page in script.PAGES:
+        assert script.page_with_tables(page.read_text()) == page.read_text(), page
+
+
 BLOCK = re.compile(
     r"\*\*`([\w.]+)`\*\*\n\n```\w+\n(.*?)```|```console\n(tilecopy emulate .*?)\n```\n\n```text\n(.*?)```", re.S
 )
