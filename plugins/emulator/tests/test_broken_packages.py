@@ -42,19 +42,19 @@ MODULES = {
     "no table": ("x = 1", "has no attribute 'INSTRUCTIONS'"),
     "None": ("INSTRUCTIONS = None", "failed to load: AttributeError"),
     "a list": ("INSTRUCTIONS = [('acme', print)]", "failed to load: AttributeError"),
-    "numbers": ("INSTRUCTIONS = {5: print}", "INSTRUCTIONS has 5"),
-    "bytes": ("INSTRUCTIONS = {b'acme': print}", "INSTRUCTIONS has b'acme'"),
-    "no handler": ("INSTRUCTIONS = {'acme': None}", "INSTRUCTIONS has 'acme': None"),
-    "gives None": ("INSTRUCTIONS = {'acme': lambda i, p: None}", "gave None"),
-    "odd text": ("class T(str):\n def __hash__(self): return 0\nINSTRUCTIONS = {T('acme'): print}", "INSTRUCTIONS has 'acme'"),
+    "numbers": ("INSTRUCTIONS = {5: print}", "got 5: "),
+    "bytes": ("INSTRUCTIONS = {b'acme': print}", "got b'acme': "),
+    "no handler": ("INSTRUCTIONS = {'acme': None}", "got 'acme': None"),
+    "gives None": ("INSTRUCTIONS = {'acme': lambda i, p: None}", "got None"),
+    "odd text": ("class T(str):\n def __hash__(self): return 0\nINSTRUCTIONS = {T('acme'): print}", "got 'acme': "),
     "odd table": ("class T:\n def items(self): raise SystemExit(1)\nINSTRUCTIONS = T()", "failed to load: SystemExit"),
     "threes": ("class T:\n def items(self): return [(1, 2, 3)]\nINSTRUCTIONS = T()", "failed to load: ValueError"),
     "odd handler": ("class H:\n def __call__(self, i, p): pass\n def __getattr__(self, n): raise SystemExit(n)\nINSTRUCTIONS = {'acme': H()}", "failed to load: SystemExit"),
-    "clash": ("INSTRUCTIONS = {'acme': print, 'add': lambda i, p: lambda m, l: None}", "'add', which is the emulator's own"),
-    "clash with ld": ("INSTRUCTIONS = dict.fromkeys(('ld', 'st', 'mov', 'acme'), lambda i, p: lambda m, l: None)", "the emulator's own"),
-    "clash with bulk": ("INSTRUCTIONS = {'cp.async.bulk': print}", "'cp.async.bulk', which is the emulator's own"),
-    "huge": ("INSTRUCTIONS = {f'acme.x{n}': print for n in range(20_000)}", "more than 16384 opcodes"),
-    "endless": ("from itertools import count\nclass T:\n def items(self): return ((f'acme{n}', print) for n in count())\nINSTRUCTIONS = T()", "more than 16384 opcodes"),
+    "clash": ("INSTRUCTIONS = {'acme': print, 'add': lambda i, p: lambda m, l: None}", "'add', which the emulator has"),
+    "clash with ld": ("INSTRUCTIONS = dict.fromkeys(('ld', 'st', 'mov', 'acme'), lambda i, p: lambda m, l: None)", "'ld', which the emulator has"),
+    "clash with bulk": ("INSTRUCTIONS = {'cp.async.bulk': print}", "'cp.async.bulk', which the emulator has"),
+    "huge": ("INSTRUCTIONS = {f'acme.x{n}': print for n in range(20_000)}", "16384 opcodes"),
+    "endless": ("from itertools import count\nclass T:\n def items(self): return ((f'acme{n}', print) for n in count())\nINSTRUCTIONS = T()", "16384 opcodes"),
 }  # fmt: skip
 GROUPS = ("instructions.v1", "executors.v1")
 POINT = "[tilecopy.{group}]\nacme = acme_module\n"
@@ -155,8 +155,16 @@ CASES = {
 TWO = {
     # entry points of a second distribution, its name, and what is told
     "same distribution": ("[tilecopy.{group}]\nacme = acme_module\n", "acme", ""),
-    "same entry point and opcode": ("[tilecopy.{group}]\nacme = acme_module\n", "other", "named by two entry points"),
-    "same opcode": ("[tilecopy.{group}]\nother = acme_module\n", "other", "named by two entry points"),
+    "same entry point and opcode": (
+        "[tilecopy.{group}]\nacme = acme_module\n",
+        "other",
+        "two entry points of tilecopy.instructions.v1 have 'acme'",
+    ),
+    "same opcode": (
+        "[tilecopy.{group}]\nother = acme_module\n",
+        "other",
+        "two entry points of tilecopy.instructions.v1 have 'acme'",
+    ),
 }
 
 
@@ -187,7 +195,7 @@ def results(tmp_path_factory):
 TOLD = {
     **{name: case[-1] if case[0] == GROUPS[0] else "acme" for name, case in CASES.items()},  # a module is no executor
     **{name: told for name, (_, _, told) in TWO.items()},
-    "a folder": "'acme' is not known",
+    "a folder": "'acme' is not supported",
 }
 
 

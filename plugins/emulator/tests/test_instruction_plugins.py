@@ -143,7 +143,7 @@ def test_an_asynchronous_copy_of_a_package_completes_on_its_mbarrier(tmp_path):
         ([("bad", ["bad = bad_instructions"], "raise RuntimeError('no')")], "instructions of entry point 'bad'"),
         ([("bad", ["bad = bad_instructions"], "x = 1")], "instructions of entry point 'bad'"),
         ([("one", ["one = one_instructions"], "INSTRUCTIONS = {'acme': print}"), ("two", ["two = two_instructions"], "INSTRUCTIONS = {'acme': print}")],
-         "named by two entry points"),
+         "two entry points of"),
     ],
 )  # fmt: skip
 def test_a_package_that_does_not_load_is_named(tmp_path, packages, part):
@@ -201,7 +201,10 @@ FAULTY = """
         ("acme.misuses;", "a step of entry point 'faulty' (faulty 1.0) raised"),
         ("acme.reads;", "the handler of entry point 'faulty' (faulty 1.0) raised KeyError('u33')"),
         ("acme.raises;", "the handler of entry point 'faulty' (faulty 1.0) raised AttributeError"),
-        ("acme.forgets;", "the handler of entry point 'faulty' (faulty 1.0) gave None, and a step is"),
+        (
+            "acme.forgets;",
+            "the handler of entry point 'faulty' (faulty 1.0) must return a function of a machine and its lanes, got None",
+        ),
     ],
 )
 def test_what_a_package_gets_wrong_is_told_as_its_own(tmp_path, body, told):

@@ -71,19 +71,19 @@ def run(body: str, threads: int = 64) -> None:
             tc.HazardError,
             "endless: thread 0 of CTA (0,0,0): a loop that never ends: it waits for nothing and changes nothing",
         ),
-        (lambda: run("trap;"), tc.HazardError, "trap: thread 0 of CTA (0,0,0): the program aborts itself here"),
+        (lambda: run("trap;"), tc.HazardError, "trap: thread 0 of CTA (0,0,0): the program executes a trap"),
         (
             lambda: run("frobnicate.b32 %r1, %r2;"),
             UnsupportedPtxError,
-            "PTX line 7: 'frobnicate.b32 %r1, %r2': 'frobnicate' is not known",
+            "PTX line 7: 'frobnicate.b32 %r1, %r2': 'frobnicate' is not supported",
         ),
         (
             lambda: run("add.s32 %r1, %r2;"),
             UnsupportedPtxError,
-            "PTX line 7: 'add.s32 %r1, %r2': it takes 3 operands, not 2",
+            "PTX line 7: 'add.s32 %r1, %r2': the instruction takes 3 operands, got 2",
         ),
         (lambda: run("mov.u32 %r9, 0;"), UnsupportedPtxError, "PTX line 7: the register '%r9' is not declared"),
-        (lambda: run("bra NOWHERE;"), UnsupportedPtxError, "PTX line 7: 'bra NOWHERE': there is no label 'NOWHERE'"),
+        (lambda: run("bra NOWHERE;"), UnsupportedPtxError, "PTX line 7: 'bra NOWHERE': undefined label 'NOWHERE'"),
         (
             lambda: run("", threads=2048),
             tc.LaunchError,

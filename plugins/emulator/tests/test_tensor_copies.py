@@ -339,11 +339,11 @@ WAIT = "W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;"
 HAZARDS = {
     # name: kind, words, the faulty text, the correct one
     "the innermost start is no multiple of 16 bytes": (
-        "alignment", "element 3 of the innermost dimension, which is byte 12", load(1024).replace("COORDINATES", "3, 0"), load(1024).replace("COORDINATES", "-4, 0"),
+        "alignment", "element 3, which is byte 12", load(1024).replace("COORDINATES", "3, 0"), load(1024).replace("COORDINATES", "-4, 0"),
     ),
-    "and of a store": ("alignment", "element 2 .* byte 8", store().replace("COORDINATES", "2, 0"), store().replace("COORDINATES", "4, 0")),
-    "a store begins before the tensor": ("bounds", "begins at -1 in dimension 1", store().replace("COORDINATES", "0, -1"), store().replace("COORDINATES", "0, 39")),
-    "and in the innermost dimension": ("bounds", "begins at -4 in dimension 0", store().replace("COORDINATES", "-4, 0"), store().replace("COORDINATES", "28, 0")),
+    "and of a store": ("alignment", "element 2, which is byte 8", store().replace("COORDINATES", "2, 0"), store().replace("COORDINATES", "4, 0")),
+    "a store begins before the tensor": ("bounds", "in dimension 1, got -1", store().replace("COORDINATES", "0, -1"), store().replace("COORDINATES", "0, 39")),
+    "and in the innermost dimension": ("bounds", "in dimension 0, got -4", store().replace("COORDINATES", "-4, 0"), store().replace("COORDINATES", "28, 0")),
     "the shared destination is no multiple of 128": ("alignment", "offset 64 is not a multiple of 128", load(1024, to=64), load(1024, to=128)),
     "the shared source is no multiple of 128": ("alignment", "offset 192 is not a multiple of 128", store(at=192), store(at=128)),
     "the box leaves its buffer": ("bounds", r"s bytes 7680 to 8703", load(1024, to=7680), load(1024, to=7168)),
@@ -360,9 +360,9 @@ HAZARDS = {
         "proxy", "no fence.proxy.async", "@%p1 st.shared.b32 [%r1], %r1;" + store(), "@%p1 st.shared.b32 [%r1], %r1; fence.proxy.async.shared::cta;" + store(),
     ),
     "cvta.param is missing": ("window", "cvta.param is missing", "mov.b64 %d8, map;" + load(1024).replace("%d1", "%d8"), load(1024)),
-    "the map has another rank": ("descriptor", "2 dimensions, the instruction 3", load(1024, rank=3).replace("COORDINATES", "0, 0, 0"), load(1024)),
-    "the mbarrier is in another CTA": ("window", "not in the CTA of its destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
-    "the mask names a CTA outside of the cluster": ("window", "a mask 0x5 in a cluster of 2", multicast(5, 0, 2), multicast(3, 0, 2)),
+    "the map has another rank": ("descriptor", "3 dimensions for this instruction, got 2", load(1024, rank=3).replace("COORDINATES", "0, 0, 0"), load(1024)),
+    "the mbarrier is in another CTA": ("window", "in the CTA of its destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
+    "the mask names a CTA outside of the cluster": ("window", "cluster of 2, got 0x5", multicast(5, 0, 2), multicast(3, 0, 2)),
     "a receiver is not armed": ("deadlock", ", 1024 bytes more than expected", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
     "the prefetch has no map": ("descriptor", "bytes 0 to 127", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
 }  # fmt: skip

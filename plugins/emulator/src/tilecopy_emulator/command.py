@@ -273,5 +273,5 @@ def _in_words(report: Report, kernel: str) -> str:
         lines.append(f"  the last bits may differ from a GPU's: {', '.join(report.approximate)}")
     lines += [f"  {name}: {count}" for name, count in sorted(report.counters.items())]
     if report.not_counted:
-        lines.append(f"  not counted, accesses to shared memory by: {', '.join(report.not_counted)}")
+        lines.append(f"  accesses to shared memory are not counted for: {', '.join(report.not_counted)}")
     return "".join(f"{line}\n" for line in lines)

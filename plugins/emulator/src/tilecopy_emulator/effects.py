@@ -302,7 +302,7 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return the instruction's name if a copy engine accesses shared memory for it, because those wavefronts are not counted; else ``""``."""
+    """Return the instruction's name if a copy engine accesses shared memory for it, which is not counted; else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

@@ -42,7 +42,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     saturate, xor = "satfinite" in modifiers, "xor" in modifiers
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        index = machine.demand_full_warps(lanes, "a matrix product")
+        index = machine.demand_full_warps(lanes, "mma")
         pairs = [_words(machine, lanes, readers) for _, readers in sources]
         left, right, before = (matrix.values(words) for (matrix, _), (words, _) in zip(sources, pairs, strict=True))
         raw = product(left, right, before, types[0], direction=direction, saturate=saturate, xor=xor)

@@ -1,7 +1,7 @@
-"""Arithmetic as data: which opcode takes which modifiers and types, and what it computes on NumPy arrays of bits.
+"""The arithmetic instructions: their opcodes, modifiers and types, and their computation on NumPy arrays of bits.
 
-Every function takes unsigned arrays (booleans for predicates), one an operand, of shapes that broadcast, and gives
-unsigned arrays. Nothing here knows of threads, registers or memory.
+Every function takes unsigned arrays (booleans for predicates), one per operand, of shapes that broadcast, and returns
+unsigned arrays. Threads, registers and memory have no part in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """The forms that an opcode has in a table, with its mode; they differ in their operands only."""
+    """Return the forms of a table that match an opcode, with its mode; they differ only in their operands."""
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
     matches = []

@@ -1,6 +1,6 @@
-"""What the atomic operations compute: from the old value and the operands to the new value, as bits.
+"""The computations of atomic operations, from the old value and the operands to the new value, as bits.
 
-Families, as ptxas 13.0 takes them for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), of vectors too,
+The families are those of ptxas 13.0 for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), also of vectors,
 ``cp.reduce.async.bulk``, and ``red.async``.
 """
 
@@ -20,7 +20,7 @@ from .integers import extreme as integer_extreme
 
 
 def _sum(*modifiers: str) -> Callable[[Mode], Compute]:
-    """Sums of the arithmetic units, whatever the modifiers of the opcode are."""
+    """Return sums of the arithmetic units with fixed modifiers."""
     return lambda mode: arithmetic("add")(Mode(mode.types, frozenset(modifiers)))
 
 
@@ -29,7 +29,7 @@ def _extreme(largest: bool) -> Callable[[Mode], Compute]:
 
 
 def _double_sum(mode: Mode) -> Compute:
-    """``add.f64`` in global memory: a NaN stays as it is, and of two the operand's is the result (seen on an H200)."""
+    """Return ``add.f64`` in global memory: a NaN is unchanged, and of two NaNs the operand is the result (measured on an H200)."""
 
     def compute(old: Any, b: Any) -> Any:
         x, y = decode(old, F64), decode(b, F64)
@@ -39,17 +39,17 @@ def _double_sum(mode: Mode) -> Compute:
 
 
 def _increment(mode: Mode) -> Compute:
-    """``inc``: up to the operand, then zero."""
+    """Return ``inc``, which counts up to the operand, then to zero."""
     return lambda old, bound: np.where(old >= bound, old.dtype.type(0), old + old.dtype.type(1))
 
 
 def _decrement(mode: Mode) -> Compute:
-    """``dec``: down to zero, then the operand; what is above the operand becomes the operand."""
+    """Return ``dec``, which counts down to zero, then to the operand; a larger value becomes the operand."""
     return lambda old, bound: np.where((old == 0) | (old > bound), bound, old - old.dtype.type(1))
 
 
 def _integers(add: str, extremes: str, bits: str) -> tuple[Form, ...]:
-    """The operations on whole numbers, with the types of each."""
+    """Return the forms of integer operations, with the types of each."""
     return (
         form("add", add, "t = t t", plain(lambda old, b: old + b)),
         form("inc", "u32", "t = t t", _increment),
@@ -63,9 +63,9 @@ def _integers(add: str, extremes: str, bits: str) -> tuple[Form, ...]:
 
 
 _GLOBAL_SUMS = (form("add", "f32", "t = t t", _sum("ftz")), form("add", "f64", "t = t t", _double_sum))
-"""Sums in the L2 cache, which flushes subnormal f32 (PTX ISA, atom, for global memory)."""
+"""Sums in global memory, for which the L2 cache flushes subnormal f32 (PTX ISA, atom)."""
 _SHARED_SUMS = (form("add", "f32 f64", "t = t t", _sum()),)
-"""In shared memory they are a loop around the instructions of registers."""
+"""Sums in shared memory, which are loops around register instructions."""
 _NARROW_SUMS = (form("add.noftz", "f16 bf16", "t = t t", _sum()),)
 _PAIR_SUMS = (form("add.noftz", "f16x2 bf16x2", "t = t t", elementwise(_sum())),)
 
@@ -77,7 +77,7 @@ ATOMICS: tuple[Form, ...] = (
     *_NARROW_SUMS,
     *_PAIR_SUMS,
 )
-"""Operations of ``atom`` and ``red`` on global memory, by their names after the scope."""
+"""The operations of ``atom`` and ``red`` on global memory, by name."""
 
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "atom": ATOMICS,
@@ -98,7 +98,7 @@ FAMILIES: dict[str, tuple[Form, ...]] = {
     ),
     "red.async": _integers("u32 s32 u64 s64", "u32 s32", "b32"),
 }
-"""The operations of each family; bulk reductions are those to global memory (to a cluster there are fewer)."""
+"""The operations of each family; bulk reductions are those to global memory (there are fewer for shared memory)."""
 
 
 _SCANS = {"add": np.add, "min": np.minimum, "max": np.maximum,
@@ -106,7 +106,7 @@ _SCANS = {"add": np.add, "min": np.minimum, "max": np.maximum,
 
 
 def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
-    """An associative operation on whole numbers, the dtype that it computes in, and what leaves every operand as it is."""
+    """Return an associative integer operation, its dtype, and its identity element; None for another operation."""
     if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
         return None
     kind = "i" if type[0] == "s" and name in ("min", "max") else "u"
@@ -117,7 +117,7 @@ def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
 
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
-    """The computation of an atomic operation on a type, or None when its family (:data:`FAMILIES`) has none."""
+    """Return the computation of an atomic operation on a type, or None if its family (:data:`FAMILIES`) has none."""
     for atomic in FAMILIES[family]:
         if atomic.name == name:
             mode = atomic.match((type,), ("noftz",) if noftz else ())

@@ -1,4 +1,4 @@
-"""Comparisons and selections: ``setp``, ``set``, ``selp``, ``slct``."""
+"""The comparisons and selections: ``setp``, ``set``, ``selp``, ``slct``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": op
 
 
 def comparison(mode: Mode) -> Compute:
-    """The comparison of a mode: from bits to booleans.
+    """Return the comparison of a mode, from bits to booleans.
 
-    With a NaN a floating-point comparison is false, ``ne`` too, and the forms that end in ``u`` are true. ``num`` asks
-    whether both are numbers, ``nan`` whether one is not.
+    With a NaN, floating-point comparisons are false (``ne``, too), and the forms that end in ``u`` are true. ``num`` is
+    true if both operands are numbers, ``nan`` if one is a NaN.
     """
     name = next(part for part in mode.modifiers if part in _ALL)
     type = mode.type
@@ -53,7 +53,7 @@ def _combine(mode: Mode, result: Any, other: Any | None) -> Any:
 
 
 def _set_predicate(mode: Mode) -> Compute:
-    """``setp p|q``: the comparison and its opposite, or of pairs one comparison for each half."""
+    """Return ``setp p|q``: the comparison and its negation, or for pairs one comparison per half."""
     is_pair = mode.type.endswith("x2")
     compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
 
@@ -65,7 +65,7 @@ def _set_predicate(mode: Mode) -> Compute:
 
 
 def _set(mode: Mode) -> Compute:
-    """``set``: all ones or 1.0 where the comparison is true, of pairs in each half."""
+    """Return ``set``: all ones or 1.0 where the comparison is true, for pairs in each half."""
     result, is_pair = mode.types[0].removesuffix("x2"), mode.type.endswith("x2")
     compare = comparison(Mode((mode.type.removesuffix("x2"),), mode.modifiers))
     if result in FORMATS:
@@ -86,7 +86,7 @@ def _set(mode: Mode) -> Compute:
 
 
 def _select_by_sign(mode: Mode) -> Compute:
-    """``slct``: a where ``c >= 0``, else b; a NaN gives b."""
+    """Return ``slct``: a where ``c >= 0``, else b; b for a NaN."""
 
     def compute(a: Any, b: Any, c: Any) -> Any:
         if mode.type == "s32":

@@ -1,4 +1,4 @@
-"""``cvt``: between integers, floating-point numbers, and packed formats."""
+"""The instruction ``cvt`` between integers, floating-point numbers, and packed formats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _limits(type: str) -> tuple[int, int]:
 
 
 def _from_words(raw: Any, type: str, low: int, high: int) -> Any:
-    """Integers of a type clamped to ``[low, high]``, exactly, whatever the two types are."""
+    """Return integers of a type clamped to ``[low, high]``, exactly for any two types."""
     values = view(raw, type)
     own_low, own_high = _limits(type)
     return np.clip(values, max(low, own_low), min(high, own_high))
@@ -39,7 +39,7 @@ def _integer_to_integer(mode: Mode) -> Compute:
 
 
 def _float_to_integer(mode: Mode) -> Compute:
-    """Values are rounded to whole numbers and clamped; a NaN becomes 0, or the top bit alone where 64 bits take part."""
+    """Return ``cvt`` from floats to integers: round and clamp; a NaN becomes 0, or only the top bit if a type has 64 bits."""
     target, source = mode.types
     format, direction = FORMATS[source], mode.one_of("rni", "rzi", "rmi", "rpi")[:2]
     low, high = _limits(target)
@@ -63,7 +63,7 @@ def _float_to_integer(mode: Mode) -> Compute:
 
 
 def exact_integers(raw: Any, type: str) -> Any:
-    """Integers as float64, rounded to odd where 53 bits do not hold them."""
+    """Return integers as float64, rounded to odd if they need more than 53 bits."""
     values = view(raw, type)
     if int(type[1:]) <= 32:
         return values.astype(np.float64)
@@ -122,7 +122,7 @@ def _float_to_float(mode: Mode) -> Compute:
 
 
 def _without_tiny(values: Any, direction: str) -> Any:
-    """``cvt.ftz.f32.f64``: zeros where ptxas compares the operand with a bound of its direction (13.0, sm_90)."""
+    """Return values with zeros for small ones as in ``cvt.ftz.f32.f64``, by the bounds of ptxas 13.0 for sm_90."""
     smallest = FORMATS["f32"].min_normal
     nearest, away = smallest * (1 - 2.0**-25), smallest * (1 - 2.0**-24)
     if direction in ("rm", "rp"):
@@ -133,7 +133,7 @@ def _without_tiny(values: Any, direction: str) -> Any:
 
 
 def _with_payload(result: Any, target: Format, raw: Any, source: Format) -> Any:
-    """NaNs of f64 to or from another type keep the sign and the upper bits of the payload, and become quiet."""
+    """Return a result whose NaNs, to or from f64, have the sign and the upper bits of the operand's payload, and are quiet."""
     kept, had = target.precision - 1, source.precision - 1
     whole = raw.astype(np.uint64)
     sign = (whole >> np.uint64(source.bits - 1)) << np.uint64(target.bits - 1)
@@ -143,17 +143,17 @@ def _with_payload(result: Any, target: Format, raw: Any, source: Format) -> Any:
 
 
 def _same(mode: Mode) -> Compute:
-    """``cvt.f32.f32`` and ``cvt.f64.f64`` with nothing else are moves."""
+    """Return ``cvt.f32.f32`` and ``cvt.f64.f64`` without modifiers, which are moves."""
     return lambda raw: raw.copy()
 
 
 def _widened_bfloat(mode: Mode) -> Compute:
-    """bf16 is the upper half of an f32, NaNs too."""
+    """Return ``cvt`` from bf16, which is the upper half of an f32, also for NaNs."""
     return lambda raw: raw.astype(np.uint32) << np.uint32(16)
 
 
 def _tf32_away(mode: Mode) -> Compute:
-    """``cvt.rna.tf32.f32``: half a unit is added to the bits and the low 13 are cut off; NaNs are cut off only."""
+    """Return ``cvt.rna.tf32.f32``: half a unit is added to the bits, and the low 13 are truncated; NaNs are only truncated."""
 
     def compute(raw: Any) -> Any:
         size = raw & np.uint32(0x7FFFFFFF)
@@ -167,7 +167,7 @@ def _tf32_away(mode: Mode) -> Compute:
 
 
 def _fit(values: Any, format: Any, direction: str, mode: Mode, chance: Any = None) -> Any:
-    """Rounded to a format; with ``.satfinite`` the largest finite value where it would overflow."""
+    """Return values rounded to a format; with ``.satfinite``, the largest finite value instead of an overflow."""
     rounded = quantize(values, format, direction, chance=chance)
     if mode.has("satfinite"):
         rounded = np.where(np.isnan(rounded), rounded, np.clip(rounded, -format.max_finite, format.max_finite))
@@ -175,7 +175,7 @@ def _fit(values: Any, format: Any, direction: str, mode: Mode, chance: Any = Non
 
 
 def _pair(mode: Mode) -> Compute:
-    """Two f32 into the halves of one register: the first operand is the upper."""
+    """Return ``cvt`` of two f32 to the halves of one register; the first operand is the upper half."""
     format, direction = FORMATS[mode.types[0].removesuffix("x2")], mode.direction
 
     def one(raw: Any) -> Any:
@@ -194,11 +194,11 @@ _CHANCES: dict[str, list[Any]] = {
     "e5m2x4": _BYTES,
     "e2m1x4": _NIBBLES,
 }
-"""Which of 32 random bits each operand of ``cvt.rs`` takes, the heaviest first; those of four were measured on an sm_100 by others."""
+"""The random bits of each operand of ``cvt.rs``, most significant first; those for four operands were measured on an sm_100."""
 
 
 def _by_chance(mode: Mode) -> Compute:
-    """Several f32 side by side, the first the uppermost, rounded away from zero with the probability of what is cut off."""
+    """Return ``cvt.rs`` of several packed f32, the first uppermost, with stochastic rounding."""
     wanted = mode.types[0]
     format, places = FORMATS[wanted[:-2]], _CHANCES[wanted]
     whole = np.dtype(f"u{format.bits * len(places) // 8}").type
@@ -216,7 +216,7 @@ def _by_chance(mode: Mode) -> Compute:
 
 
 def _pair_of_bytes(mode: Mode) -> Compute:
-    """Two f16 of a register into two bytes."""
+    """Return ``cvt`` of two f16 of a register to two bytes."""
     format, source = FORMATS[mode.types[0].removesuffix("x2")], FORMATS[mode.types[1].removesuffix("x2")]
 
     def one(raw: Any) -> Any:
@@ -230,7 +230,7 @@ def _pair_of_bytes(mode: Mode) -> Compute:
 
 
 def _from_bytes(mode: Mode) -> Compute:
-    """Two bytes into two f16."""
+    """Return ``cvt`` of two bytes to two f16."""
     format, source = FORMATS[mode.types[0].removesuffix("x2")], FORMATS[mode.types[1].removesuffix("x2")]
 
     def compute(raw: Any) -> Any:
@@ -242,7 +242,7 @@ def _from_bytes(mode: Mode) -> Compute:
 
 
 def _pair_of_nibbles(mode: Mode) -> Compute:
-    """Two f32 into the halves of one byte: the first operand is the upper."""
+    """Return ``cvt`` of two f32 to the halves of one byte; the first operand is the upper half."""
     pair = _pair(mode)
 
     def compute(high: Any, low: Any) -> Any:
@@ -253,13 +253,13 @@ def _pair_of_nibbles(mode: Mode) -> Compute:
 
 
 def _from_nibbles(mode: Mode) -> Compute:
-    """The halves of one byte into two f16."""
+    """Return ``cvt`` of the halves of one byte to two f16."""
     bytes_in = _from_bytes(mode)
     return lambda raw: bytes_in(join_halves(raw & np.uint8(0xF), raw >> np.uint8(4)))
 
 
 def _exponents(mode: Mode) -> Compute:
-    """Two values into powers of two: the exponents of f32, whatever the sign; 255 is the NaN."""
+    """Return ``cvt`` of two values to powers of two: the exponents of f32 without the sign; 255 is the NaN."""
     upward, limit = mode.has("rp"), np.uint32(0xFE if mode.has("satfinite") else 0xFF)
 
     def one(raw: Any) -> Any:
@@ -278,7 +278,7 @@ def _exponents(mode: Mode) -> Compute:
 
 
 def _powers(mode: Mode) -> Compute:
-    """Two powers of two into two bf16."""
+    """Return ``cvt`` of two powers of two to two bf16."""
 
     def one(raw: Any) -> Any:
         words = np.where(raw == 0, np.uint16(0x40), raw.astype(np.uint16) << np.uint16(7))
@@ -292,7 +292,7 @@ def _powers(mode: Mode) -> Compute:
 
 
 def _pack(mode: Mode) -> Compute:
-    """``cvt.pack``: two clamped integers side by side, the first above, below the low bits of a third."""
+    """Return ``cvt.pack``: two clamped integers, the first in the upper bits, below the low bits of a third."""
     wanted = mode.types[0]
     width, (low, high) = int(wanted[1:]), _limits(wanted)
 
@@ -311,7 +311,7 @@ def _pairs(first: tuple[str, ...], second: tuple[str, ...]) -> str:
 
 
 def _narrowing() -> str:
-    """Pairs of integers where clamping can happen: the second holds values that the first does not."""
+    """Return the pairs of integer types for which clamping can have an effect."""
     pairs = []
     for target in INTEGERS:
         low, high = _limits(target)

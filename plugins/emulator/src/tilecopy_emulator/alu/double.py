@@ -1,8 +1,8 @@
-"""float64 arithmetic in every direction of rounding.
+"""Arithmetic of float64 in every rounding direction.
 
-To nearest, NumPy's own operations are IEEE 754's. The other directions take that result and one step of the last
-place where the sign of what it left out says so; that rest is computed without error (Dekker, Knuth) where exponents
-leave room, and lane by lane with whole numbers where they do not. ``fma`` is done like that in every direction.
+To nearest, NumPy's operations are those of IEEE 754. The other directions adjust that result by one unit in the last
+place, by the sign of the rounding error. The error is computed exactly (Dekker, Knuth) if the exponents permit, else
+lane by lane with integers. ``fma`` is computed like this in every direction.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from .formats import odd, two_sum
 
 _SAFE_LOW, _SAFE_HIGH = -400, 400
-"""Exponents of operands between which no step of the error-free transformations over- or underflows."""
+"""The range of operand exponents in which the error-free transformations neither overflow nor underflow."""
 
 
 def add(a: Any, b: Any, direction: str) -> Any:
-    """``a + b``."""
+    """Return ``a + b``."""
     if direction == "rn":
         return a + b
     total, rest = two_sum(a, b)
@@ -32,7 +32,7 @@ def add(a: Any, b: Any, direction: str) -> Any:
 
 
 def multiply(a: Any, b: Any, direction: str) -> Any:
-    """``a * b``."""
+    """Return ``a * b``."""
     product, rest, unsafe = _two_product(a, b)
     if direction == "rn":
         return product
@@ -40,7 +40,7 @@ def multiply(a: Any, b: Any, direction: str) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
-    """``a * b + c`` with one rounding."""
+    """Return ``a * b + c`` with one rounding."""
     product, low, unsafe = _two_product(a, b)
     unsafe = unsafe | ((c != 0) & _outside(c))
     small, rest = two_sum(c, low)
@@ -60,7 +60,7 @@ def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
 
 
 def divide(a: Any, b: Any, direction: str) -> Any:
-    """``a / b``."""
+    """Return ``a / b``."""
     quotient = a / b
     if direction == "rn":
         return quotient
@@ -72,7 +72,7 @@ def divide(a: Any, b: Any, direction: str) -> Any:
 
 
 def square_root(a: Any, direction: str) -> Any:
-    """The square root."""
+    """Return the square root."""
     root = np.sqrt(a)
     if direction == "rn":
         return root
@@ -82,7 +82,7 @@ def square_root(a: Any, direction: str) -> Any:
 
 
 def inverse_root(a: Any) -> Any:
-    """``1 / sqrt(a)`` to nearest: a float64 quotient put right by what its square times ``a`` lacks of one."""
+    """Return ``1 / sqrt(a)`` to nearest, as a float64 quotient with a correction."""
     small, exponent = np.frexp(a)
     odd_exponent = exponent & 1
     inside = np.isfinite(a) & (a > 0)
@@ -97,13 +97,13 @@ def inverse_root(a: Any) -> Any:
 
 
 def _outside(x: Any) -> Any:
-    """Return where an exponent leaves no room for the transformations (infinities and NaNs need none)."""
+    """Return True where an exponent is outside the range of the transformations (never for infinities and NaNs)."""
     _, exponent = np.frexp(x)
     return np.isfinite(x) & ((exponent < _SAFE_LOW) | (exponent > _SAFE_HIGH))
 
 
 def _two_product(a: Any, b: Any) -> tuple[Any, Any, Any]:
-    """The product, what its rounding left out, and where the latter cannot be trusted."""
+    """Return the product, its rounding error, and True where the error may be inexact."""
     product = a * b
     unsafe = (_outside(a) | _outside(b)) & np.isfinite(a) & np.isfinite(b)
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
@@ -112,14 +112,14 @@ def _two_product(a: Any, b: Any) -> tuple[Any, Any, Any]:
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    """The upper 26 bits of a significand, and the rest."""
+    """Return the upper 26 bits of a significand, and the rest."""
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
     return high, a - high
 
 
 def _round_toward(nearest: Any, rest: Any, direction: str) -> Any:
-    """A result rounded to nearest moved to the neighbour that a direction wants; ``rest`` is what was left out."""
+    """Return a result rounded in a direction from the result to nearest; ``rest`` is the rounding error."""
     if direction == "rn":
         return nearest
     down = {"rm": rest < 0, "rp": np.zeros_like(rest, bool), "rz": (rest < 0) & (nearest > 0)}[direction]
@@ -129,7 +129,7 @@ def _round_toward(nearest: Any, rest: Any, direction: str) -> Any:
 
 
 def _exactly(result: Any, operation: str, operands: tuple[Any, ...], direction: str, where: Any) -> Any:
-    """``result`` with the lanes named by ``where`` computed anew, exactly, one by one."""
+    """Return ``result`` with the lanes of ``where`` computed again, exactly, one by one."""
     shape = np.broadcast_shapes(result.shape, *(x.shape for x in operands))
     result, where = np.broadcast_to(result, shape), np.broadcast_to(where, shape)
     operands = tuple(np.broadcast_to(x, shape) for x in operands)
@@ -148,7 +148,7 @@ def _exactly(result: Any, operation: str, operands: tuple[Any, ...], direction: 
 
 
 def _exact(operation: str, x: list[Fraction]) -> tuple[Fraction, bool]:
-    """The exact result; for a root, a number below it with far more bits than wanted, and whether it is inexact."""
+    """Return the exact result, or for a root a slightly smaller number with many more bits, and whether it is inexact."""
     if operation == "add":
         return x[0] + x[1], False
     if operation == "mul":
@@ -164,7 +164,7 @@ def _exact(operation: str, x: list[Fraction]) -> tuple[Fraction, bool]:
 
 
 def _round(exact: Fraction, inexact: bool, direction: str) -> float:
-    """A fraction rounded to float64; ``inexact``: the true value is a little more than the fraction."""
+    """Return a fraction rounded to float64; ``inexact``: the true value is slightly larger than the fraction."""
     sign, size = (-1 if exact < 0 else 1), abs(exact)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent -= size < Fraction(2) ** exponent

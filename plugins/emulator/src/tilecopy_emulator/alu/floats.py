@@ -1,14 +1,14 @@
-"""Floating-point arithmetic with every direction of rounding, in f16, bf16, f32 and f64, single and packed.
+"""Floating-point arithmetic in every rounding direction, in f16, bf16, f32 and f64, scalar and packed.
 
-Formats up to 32 bits are computed in float64 with the rest rounded to odd, so that one rounding remains
-(:mod:`.formats`); quotients and roots need no rest, because no quotient or root of 24-bit numbers comes nearer to a
-number of 25 bits than float64 can tell. f64 is in :mod:`.double`.
+Formats up to 32 bits are computed in float64 with rounding to odd, so that there is only one further rounding
+(:mod:`.formats`). Quotients and roots need no rounding to odd, because float64 distinguishes every quotient or root of
+24-bit numbers from numbers of 25 bits. f64 is in :mod:`.double`.
 
-Which NaN comes out is a fact of the hardware: f32 and narrower give the one of their format; f64 units pass an operand's
-(:func:`propagate_nan`). Found on an H200 (driver 580.159, sm_90) and in the SASS of ptxas 13.0 for sm_90.
+The NaN of a result depends on the hardware: f32 and narrower formats return a fixed NaN, and f64 returns that of an operand
+(:func:`propagate_nan`). This was measured on an H200 (driver 580.159, sm_90), and read in the SASS of ptxas 13.0 for sm_90.
 
-Functions for which the ISA gives an error bound only (``.approx``, ``.full``) are computed in float64 and rounded once:
-inside the bound, but the last bits of hardware may differ. Their forms are marked ``approximate``.
+Functions for which the ISA gives only an error bound (``.approx``, ``.full``) are computed in float64 and rounded once. The
+result is within the bound, but the last bits may differ from a GPU's. Their forms are marked ``approximate``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .forms import Compute, Form, Mode, form
 from .integers import elementwise
 
 QUIET = np.uint64(1 << 51)
-"""The bit of f64 that makes a NaN quiet."""
+"""The quiet bit of a NaN in f64."""
 
 Operation = Callable[..., Any]
 """A function of float64 values and a rounding direction; it rounds to odd unless it computes in f64."""
@@ -54,11 +54,11 @@ _SINGLE: dict[str, Operation] = {
     "div": lambda a, b: a / b,
     "sqrt": np.sqrt,
 }
-"""To nearest in float32: NumPy's own, which is the common case."""
+"""The operations of NumPy in float32, for rounding to nearest, which is the common case."""
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """``.sat`` and ``.relu`` on a result."""
+    """Return a result after ``.sat`` and ``.relu``."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -72,21 +72,21 @@ def finish(raw: Any, format: Format, mode: Mode) -> Any:
 
 
 def _canonical(values: Any, raw: Any, format: Format) -> Any:
-    """Bits with the NaNs that arithmetic gives."""
+    """Return bits with the NaN of the format for every NaN."""
     nan = np.isnan(values)
     return np.where(nan, format.dtype.type(format.nan), raw) if nan.any() else raw
 
 
 _TINY = np.float32(FORMATS["f32"].min_normal)
 _BELOW, _HALF = np.uint64((1 << 29) - 1), np.uint64(1 << 28)
-"""The 29 bits that float64 has more than float32, and the first of them alone."""
+"""The mask of the 29 bits that float64 has more than float32, and of the first of them."""
 
 
 def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
-    """``a * b + c`` of float32 values; None where that has been rounded twice.
+    """Return ``a * b + c`` of float32 values; None if it was rounded twice.
 
-    The product is exact in float64. Its sum is rounded there, and the second rounding gives the same unless that sum stands half way
-    between two values of float32: by its bits, or (of subnormal results) anywhere.
+    The product is exact in float64. Its sum is rounded there, and the second rounding gives the same unless that sum is half way
+    between two values of float32: by its bits, or (for subnormal results) anywhere.
     """
     total = np.multiply(a, b, dtype=np.float64)
     total = np.add(total, c, out=total if total.shape == np.broadcast_shapes(total.shape, c.shape) else None)
@@ -100,11 +100,11 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
 
 
 def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
-    """f64 results with the sign and payload of the last operand that is a NaN, made quiet.
+    """Return f64 results with the sign and payload of the last operand that is a NaN, as a quiet NaN.
 
-    The adder, the multiplier and the fused unit do that: DADD has its operands in the places of the first and the
-    third of DFMA, DMUL in those of the first and the second, and in both the second wins; of all three of DFMA the
-    second does, then the third (seen on an H200).
+    This is how DADD, DMUL and DFMA behave. The operands of DADD are the first and the third of DFMA, and those of DMUL the
+    first and the second; in both, the second operand wins. With all three of DFMA, the
+    second wins, then the third (measured on an H200).
     """
     words = np.broadcast_to(result, np.broadcast_shapes(result.shape, *(x.shape for x in sources)))
     for raw in sources:
@@ -113,7 +113,7 @@ def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
 
 
 def arithmetic(name: str) -> Callable[[Mode], Compute]:
-    """The computation of one of the exact operations, in the type of the mode."""
+    """Return the computation of an exact operation, in the type of the mode."""
 
     def build(mode: Mode) -> Compute:
         format, direction = FORMATS[mode.type], mode.direction
@@ -152,7 +152,7 @@ def arithmetic(name: str) -> Callable[[Mode], Compute]:
 
 
 def _fma_oob(mode: Mode) -> Compute:
-    """``fma.oob``: zero where a factor is what tensor copies fill with, of either sign, whatever is added."""
+    """Return ``fma.oob``: zero where a factor is the NaN fill of tensor copies, of either sign, for any addend."""
     compute = arithmetic("fma")(mode)
 
     def guard(a: Any, b: Any, c: Any) -> Any:
@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """``add.f32.f16`` and the like: narrow operands, exactly widened, and a last one in f32."""
+    """Return mixed-precision operations such as ``add.f32.f16``: narrow operands are widened exactly, and the last is f32."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
@@ -178,9 +178,9 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """A function with an error bound: computed in float64 and rounded to nearest, through f32 and cut off for 16 bits.
+    """Return a function with an error bound: computed in float64 and rounded to nearest, for 16 bits truncated from f32.
 
-    So does the hardware: an H200 gave all bits of ``ex2`` in f16 and bf16; of ``tanh`` it has fewer good bits inside.
+    An H200 agrees in all bits of ``ex2`` in f16 and bf16; its ``tanh`` is less precise.
     """
 
     def build(mode: Mode) -> Compute:
@@ -204,7 +204,7 @@ def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
 
 
 def _of_upper_word(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """``.approx.ftz.f64``: of the upper 32 bits of the operand, and of the result only they are not zero."""
+    """Return ``.approx.ftz.f64``, which uses the upper 32 bits of the operand, and sets only those of the result."""
 
     def build(mode: Mode) -> Compute:
         upper = np.uint64(0xFFFFFFFF00000000)
@@ -220,7 +220,7 @@ def _of_upper_word(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
 
 
 def _divide_approximately(full: bool) -> Callable[..., Any]:
-    """``div.approx`` is a product with a reciprocal that underflows past 2**126; ``div.full`` scales first."""
+    """Return ``div.approx``, a product with a reciprocal that underflows past 2**126, or ``div.full``, which scales first."""
 
     def function(a: Any, b: Any) -> Any:
         if full:
@@ -233,7 +233,7 @@ def _divide_approximately(full: bool) -> Callable[..., Any]:
 
 
 def _sign_change(function: Callable[[Any, Format], Any]) -> Callable[[Mode], Compute]:
-    """``neg`` and ``abs``: of the sign alone; NaNs are those of arithmetic, for they are sums with -0."""
+    """Return ``neg`` and ``abs``, which change the sign; a NaN becomes that of the format, because they are sums with -0."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]
@@ -254,7 +254,7 @@ def _sign_bit(format: Format) -> Any:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """``min`` and ``max``: a NaN loses unless ``.NaN``; -0 is less than +0."""
+    """Return ``min`` or ``max``: a NaN operand is ignored without ``.NaN``; -0 is less than +0."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]
@@ -262,7 +262,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         signed = np.dtype(f"i{format.bits // 8}")
 
         def order(raw: Any) -> Any:
-            """Integers in the order of the values."""
+            """Return integers in the order of the values."""
             return np.where(raw & sign != 0, (~raw ^ sign).view(signed), raw.view(signed))
 
         def pair(a: Any, b: Any) -> Any:
@@ -275,7 +275,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
             if mode.has("xorsign"):
                 result = result | signs
             nan = (a_nan | b_nan) if mode.has("NaN") else (a_nan & b_nan)
-            # f64 is a comparison and a selection, with the second operand made quiet where both are NaNs
+            # f64 is a comparison and a selection; if both operands are NaNs, the result is the second as a quiet NaN
             return np.where(nan, b | QUIET if format is F64 else format.dtype.type(format.nan), result)
 
         def compute(*raw: Any) -> Any:
@@ -295,7 +295,7 @@ def _copy_sign(mode: Mode) -> Compute:
 
 
 def _test(mode: Mode) -> Compute:
-    """``testp``: the class of a number; a zero is normal."""
+    """Return ``testp``, which tests the class of a number; zeros are normal."""
     kind = mode.one_of("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     smallest = FORMATS[mode.type].min_normal
 
@@ -315,12 +315,12 @@ def _test(mode: Mode) -> Compute:
 
 
 def _power_of_two(x: Any) -> Any:
-    """``ex2`` of 16-bit types: of the operand with 23 bits behind the point (which alone fits what an H200 gave)."""
+    """Return ``ex2`` for 16-bit types, of the operand truncated to 23 fraction bits (as measured on an H200)."""
     return np.exp2(np.trunc(np.clip(x, -1024.0, 1024.0) * 2.0**23) * 2.0**-23)
 
 
 def _of_turns(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``sin`` and ``cos``: of turns, to which one f32 product leads (SASS: FMUL.RZ), so that far from 0 nothing is left."""
+    """Return ``sin`` or ``cos`` of turns, from one f32 product (SASS: FMUL.RZ), so that large operands lose all precision."""
 
     def compute(x: Any) -> Any:
         turns = quantize(x * float(np.float32(1 / (2 * np.pi))), FORMATS["f32"], "rz", ftz=True)

@@ -1,7 +1,7 @@
-"""Floating-point formats, and rounding to them exactly in every direction.
+"""Floating-point formats, and exact rounding to them in every direction.
 
 All values of the formats up to 32 bits are float64 values, and so are their products. A sum of two such values is
-kept as a float64 *rounded to odd* (:func:`odd`): the last bit stands for everything that did not fit. Rounding that
+kept as a float64 *rounded to odd* (:func:`odd`): the last bit shows whether the sum is inexact. Rounding that
 to a format of at most 51 bits of precision gives the same result as rounding the exact sum, in every direction.
 Source: S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums" (2008).
 """
@@ -19,9 +19,9 @@ import numpy as np
 class Format:
     """A binary floating-point format.
 
-    ``name``: PTX type; ``bits``: width; ``precision``: bits of a normal significand, the leading one included;
+    ``name``: PTX type; ``bits``: width; ``precision``: bits of a normal significand, with the leading one;
     ``min_exponent``: exponent of the smallest normal number; ``max_finite``: the largest finite value; ``nan``: the
-    bits of the NaN that arithmetic gives.
+    bits of the NaN of arithmetic results.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Format:
 
     @property
     def dtype(self) -> Any:
-        """The unsigned NumPy type that holds its bits."""
+        """The unsigned NumPy type for the bits of the format."""
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @property
@@ -53,9 +53,9 @@ E2M3 = Format("e2m3", 6, 4, 0, 7.5, 0x1F)
 E3M2 = Format("e3m2", 6, 3, -2, 28.0, 0x1F)
 E2M1 = Format("e2m1", 4, 2, 0, 6.0, 0x7)
 OUTSIDE = 0x7FF7
-"""What a tensor copy that fills with NaN writes, in each 16 bits of a float of any type; ``fma.oob`` takes it for zero (seen on an H200)."""
+"""The 16 bits that a tensor copy with NaN fill repeats in floats of any type; ``fma.oob`` treats it as zero (measured on an H200)."""
 FORMATS = {f.name: f for f in (F16, BF16, F32, TF32, F64, E4M3, E5M2, E2M3, E3M2, E2M1)}
-"""By name. Those of 4 and 6 bits have no NaN: their largest value stands for it."""
+"""The formats by name. Formats of 4 and 6 bits have no NaN; their largest value takes its place."""
 
 _ROUND: dict[str, Callable[[Any], Any]] = {
     "rn": np.rint,
@@ -72,14 +72,14 @@ def round_integral(values: Any, direction: str) -> Any:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """``a + b`` in float64, and exactly what that rounding left out."""
+    """Return ``a + b`` in float64, and its exact rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def odd(total: Any, left_out: Any) -> Any:
-    """``total + left_out`` rounded to odd: the exact value, or its neighbour whose last bit is one."""
+    """Return ``total + left_out`` rounded to odd: the exact value, or its neighbour with an odd last bit."""
     raw = total.view(np.int64)
     inexact = (left_out != 0) & np.isfinite(total) & (raw & 1 == 0)
     away = (total > 0) == (left_out > 0)
@@ -87,7 +87,7 @@ def odd(total: Any, left_out: Any) -> Any:
 
 
 def odd_sum(a: Any, b: Any, direction: str) -> Any:
-    """``a + b`` rounded to odd; a zero sum has the sign that the direction asks for."""
+    """Return ``a + b`` rounded to odd; the sign of a zero sum depends on the direction."""
     total, left_out = two_sum(a, b)
     if direction == "rm":
         total = np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)
@@ -95,12 +95,12 @@ def odd_sum(a: Any, b: Any, direction: str) -> Any:
 
 
 def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, chance: Any = None) -> Any:
-    """Round float64 values to a format; the result is float64. Overflow gives what IEEE 754 says for the direction.
+    """Round float64 values to a format; the result is float64, and overflows as IEEE 754 requires for the direction.
 
-    With ``chance``, fractions of a unit in the last place, these are added to the sizes before what is below is cut off (``.rs``).
+    With ``chance``, fractions of a unit in the last place, these are added to the magnitudes before truncation (``.rs``).
 
-    With ``ftz``, what is below the smallest normal number *after rounding to the full precision* becomes zero: a
-    result that rounds up to the smallest normal number stays (so does ptxas where it folds constants).
+    With ``ftz``, a value below the smallest normal number *after rounding to the full precision* becomes zero: a
+    result that rounds up to the smallest normal number stays (like constants that ptxas folds).
     """
     _, exponent = np.frexp(values)
     quantum = (exponent if ftz else np.maximum(exponent, format.min_exponent + 1)) - format.precision
@@ -117,7 +117,7 @@ def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, 
 
 
 def decode(raw: Any, format: Format) -> Any:
-    """The values of bits, as float64."""
+    """Return the values of bits, as float64."""
     if format.bits == 64:
         return raw.view(np.float64)
     if format.bits == 32:
@@ -130,7 +130,7 @@ def decode(raw: Any, format: Format) -> Any:
 
 
 def encode(values: Any, format: Format) -> Any:
-    """The bits of float64 values that the format holds exactly; every NaN becomes the format's."""
+    """Return the bits of float64 values that are exact in the format; every NaN becomes the format's."""
     nan = np.isnan(values)
     if format is F64:
         return np.where(nan, format.dtype.type(format.nan), values.view(np.uint64))
@@ -148,7 +148,7 @@ def encode(values: Any, format: Format) -> Any:
 
 
 def flush(raw: Any, format: Format) -> Any:
-    """Subnormal numbers replaced by zeros of their sign (``.ftz``)."""
+    """Return bits with subnormal numbers replaced by zeros of their sign (``.ftz``)."""
     sign = format.dtype.type(1 << (format.bits - 1))
     exponents = format.dtype.type(((1 << (format.bits - 1)) - 1) & ~((1 << (format.precision - 1)) - 1))
     return np.where(raw & exponents == 0, raw & sign, raw)

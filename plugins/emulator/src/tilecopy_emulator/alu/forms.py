@@ -1,8 +1,8 @@
-"""What may follow an opcode: forms as data, matched against the opcodes of a program.
+"""Forms of opcodes, with their modifiers and types, which are matched against the opcodes of a program.
 
-A form is written as the PTX ISA writes it: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}`` with the types beside it. Groups in
-braces are optional, groups in parentheses are required, everything may stand in any order (as ptxas allows), and
-what is in no form is refused.
+A form is written as in the PTX ISA: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}``, with separate types. Groups in braces are
+optional, groups in parentheses are required, and the order is free (as for ptxas). An opcode that matches no form
+is an error.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TYPES = frozenset(
     | {"b128", "b4", "f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "u16x2", "s16x2", "pred"}
     | {"u4", "s4", "u2", "s2", "e2m3x2", "e3m2x2", "ue8m0x2", "u8x4", "s8x4"}
 )
-"""Parts of an opcode that are types; all others are modifiers."""
+"""The parts of an opcode that are types; all others are modifiers."""
 
 _ROLES = TYPES | {"t", "t0", "w", "cc"}
-"""What an operand may be, without its marks."""
+"""The roles of an operand, without marks."""
 
 _NAMED = {
     "rnd": ("rn", "rz", "rm", "rp"),
@@ -37,11 +37,11 @@ _NAMED = {
 
 
 class UndefinedResultError(Exception):
-    """An operation has no defined result in some lanes (the machine makes a hazard of it).
+    """An operation has no defined result in some lanes; the machine turns this into a hazard.
 
     Attributes:
         message: what happened.
-        lanes: true where it did, over the lanes of the operation.
+        lanes: True for lanes without a result.
     """
 
     def __init__(self, message: str, lanes: Any) -> None:
@@ -58,40 +58,40 @@ class Mode:
 
     @property
     def type(self) -> str:
-        """The last type: what most instructions compute on."""
+        """The last type, which is the type of most computations."""
         return self.types[-1]
 
     def has(self, modifier: str) -> bool:
-        """Return whether a modifier is there."""
+        """Return True if the mode has a modifier."""
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:
-        """The one of some modifiers that is there."""
+        """Return the first of some modifiers that the mode has, or a default."""
         return next((name for name in names if name in self.modifiers), default)
 
     @property
     def direction(self) -> str:
-        """The direction of rounding, to nearest even by default."""
+        """The rounding direction, to nearest even by default."""
         return self.one_of("rz", "rm", "rp", "rna", default="rn")
 
 
 Compute = Callable[..., Any]
-"""From unsigned bits (one array an operand) to unsigned bits, or a tuple of them for several results."""
+"""A function from unsigned bits (one array per operand) to unsigned bits, or to a tuple of them for several results."""
 
 
 @attrs.frozen(eq=False)
 class Form:
-    """One family of instructions.
+    """A form of an opcode: a family of instructions.
 
     Attributes:
         name: the opcode.
         groups: ``(choices, required)`` of each group of modifiers.
-        types: the combinations of types that exist.
-        results: type of each result: a type, or ``t`` (the last type), ``t0`` (the first), ``w`` (twice the last),
-            ``cc`` (the carry flag, which is not written); a name with ``?`` may be left out.
-        sources: the same for the operands; a name with ``!`` must be a constant, one with ``*`` is a vector of four.
-        build: from the mode to the computation.
-        approximate: the ISA gives an error bound instead of bits; hardware's last bits may differ.
+        types: the valid combinations of types.
+        results: role of each result: a type, or ``t`` (the last type), ``t0`` (the first), ``w`` (twice the last),
+            ``cc`` (the carry flag, which is implicit); a role with ``?`` is optional.
+        sources: roles of the operands; a role with ``!`` must be a constant, one with ``*`` is a vector of four.
+        build: a function from the mode to the computation.
+        approximate: the ISA gives an error bound instead of bits; the last bits may differ from a GPU's.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Form:
     approximate: bool = False
 
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
-        """The mode when these types and modifiers are of this form, else None."""
+        """Return the mode if the form has these types and modifiers, else None."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         remaining = list(modifiers)
@@ -116,14 +116,14 @@ class Form:
         return Mode(types, frozenset(modifiers)) if not remaining else None
 
     def spellings(self) -> Iterable[str]:
-        """Every opcode of this form, in the documented order."""
+        """Yield every opcode of this form, in the documented order."""
         options = [choices if required else ("", *choices) for choices, required in self.groups]
         for types in sorted(self.types):
             for parts in product(*options):
                 yield ".".join(part for part in (self.name, *parts, *types) if part)
 
     def type_of(self, operand: str, mode: Mode) -> str:
-        """The PTX type of an operand's role."""
+        """Return the PTX type of an operand's role."""
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
@@ -138,17 +138,17 @@ _GROUP = re.compile(r"\{([^}]*)\}|\(([^)]*)\)|\.([\w:]+)")
 
 
 def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute], *, approximate: bool = False) -> Form:
-    """Make a form.
+    """Return a form.
 
     Args:
-        pattern: as ``mul(.hi,.lo){.sat}``.
-        types: combinations separated by blanks, types inside one by dots: ``"f16.f32 f32.f32"``.
-        roles: ``"results = sources"``, as ``"t = t t u32"``.
+        pattern: the opcode and its modifiers, such as ``mul(.hi,.lo){.sat}``.
+        types: combinations separated by blanks, with dots between types: ``"f16.f32 f32.f32"``.
+        roles: ``"results = sources"``, such as ``"t = t t u32"``.
         build: see :class:`Form`.
         approximate: see :class:`Form`.
     """
     name = re.match(r"\w+", pattern)
-    demand("form", "pattern", pattern, name is not None, "an opcode and its modifiers, such as mul(.hi,.lo){.sat}")
+    demand("form", "pattern", pattern, name is not None, "an opcode with modifiers, such as mul(.hi,.lo){.sat}")
     assert name is not None
     groups = []
     for optional, required, literal in _GROUP.findall(pattern[name.end() :]):
@@ -161,10 +161,10 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
     demand("form", "types", types, all(TYPES.issuperset(parts) for parts in combinations), "types such as u32 f32.f16")
     results, sources = (tuple(part.split()) for part in (roles.partition("=")[0], roles.partition("=")[2]))
     fits = all(role.rstrip("?") in _ROLES for role in results) and all(role.rstrip("?!*") in _ROLES for role in sources)
-    demand("form", "roles", roles, fits, "roles: t, t0, w, cc, or a type such as u32")
+    demand("form", "roles", roles, fits, "roles: t, t0, w, cc or types such as u32")
     return Form(name[0], tuple(groups), combinations, results, sources, build, approximate)
 
 
 def plain(compute: Compute) -> Callable[[Mode], Compute]:
-    """A computation that no modifier and no type changes."""
+    """Return a builder of a computation that does not depend on the mode."""
     return lambda mode: compute

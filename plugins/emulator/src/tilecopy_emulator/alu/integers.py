@@ -1,4 +1,4 @@
-"""Integer, logic and bit instructions. Operands and results are unsigned bits; signed types are views of them."""
+"""The integer, logic and bit instructions. Operands and results are unsigned bits; signed types are views of them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _BITS = "b16 b32 b64"
 
 
 def view(raw: Any, type: str) -> Any:
-    """Bits as the integers of a type."""
+    """Return bits viewed as integers of a type."""
     return raw.view(f"{'i' if type[0] == 's' else 'u'}{int(type[1:]) // 8}")
 
 
 def bits(values: Any) -> Any:
-    """Integers as bits."""
+    """Return integers viewed as bits."""
     return values.view(f"u{values.dtype.itemsize}") if values.dtype.kind == "i" else values
 
 
 def _widen(raw: Any, type: str) -> Any:
-    """Integers of up to 32 bits in 64."""
+    """Return integers of up to 32 bits as 64-bit integers."""
     return view(raw, type).astype("i8" if type[0] == "s" else "u8")
 
 
 def _cut(values: Any, width: int) -> Any:
-    """The low bits of 64-bit integers."""
+    """Return the low bits of 64-bit integers."""
     return bits(values).astype(f"u{width // 8}")
 
 
 def _clamp(values: Any, type: str) -> Any:
-    """64-bit integers clamped to the range of a narrower type."""
+    """Return 64-bit integers clamped to the range of a narrower type."""
     limits = np.iinfo(f"{'i' if type[0] == 's' else 'u'}{int(type[1:]) // 8}")
     return _cut(np.clip(values, limits.min, limits.max), int(type[1:]))
 
@@ -49,7 +49,7 @@ def _sum(sign: int) -> Callable[[Mode], Compute]:
 
 
 def high_half(a: Any, b: Any, type: str) -> Any:
-    """The upper half of a product."""
+    """Return the upper half of a product."""
     width = int(type[1:])
     if width <= 32:
         return _cut((_widen(a, type) * _widen(b, type)) >> width, width)
@@ -59,7 +59,7 @@ def high_half(a: Any, b: Any, type: str) -> Any:
     middle = a_high * b_low + ((a_low * b_low) >> half)
     other = a_low * b_high + (middle & low)
     result = a_high * b_high + (middle >> half) + (other >> half)
-    if type[0] == "s":  # the unsigned product counts a negative factor as 2**64 too much
+    if type[0] == "s":  # in the unsigned product, a negative factor is 2**64 too large
         zero = np.uint64(0)
         result = result - np.where(view(a, "s64") < 0, b, zero) - np.where(view(b, "s64") < 0, a, zero)
     return result
@@ -79,7 +79,7 @@ def _multiply_add(mode: Mode) -> Compute:
 
 
 def _product24(mode: Mode, a: Any, b: Any) -> Any:
-    """48 bits of the product of the low 24 bits; ``hi`` is bits 16 to 47."""
+    """Return the low 32 bits, or with ``hi`` bits 16 to 47, of the product of the low 24 bits."""
     if mode.type == "s32":
         x, y = (((v.astype(np.int64) & 0xFFFFFF) ^ 0x800000) - 0x800000 for v in (a, b))
     else:
@@ -94,7 +94,7 @@ def _multiply_add24(mode: Mode) -> Compute:
 
 
 def _divide(remainder: bool) -> Callable[[Mode], Compute]:
-    """Division towards zero; the remainder has the dividend's sign."""
+    """Return division towards zero, or its remainder, which has the dividend's sign."""
 
     def build(mode: Mode) -> Compute:
         def compute(a: Any, b: Any) -> Any:
@@ -125,7 +125,7 @@ def _difference(mode: Mode) -> Compute:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """``min`` and ``max``."""
+    """Return ``min`` or ``max``."""
 
     def build(mode: Mode) -> Compute:
         chosen = np.maximum if largest else np.minimum
@@ -140,20 +140,20 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
 
 
 def halves(raw: Any, width: int = 16) -> tuple[Any, Any]:
-    """The lower and the upper half of packed registers."""
+    """Return the lower and the upper half of packed registers."""
     narrow = f"u{width // 8}"
     return raw.astype(narrow), (raw >> raw.dtype.type(width)).astype(narrow)
 
 
 def join_halves(low: Any, high: Any) -> Any:
-    """Packed registers from halves."""
+    """Return packed registers from halves."""
     width = low.dtype.itemsize * 8
     wide = np.dtype(f"u{width // 4}")
     return low.astype(wide) | (high.astype(wide) << wide.type(width))
 
 
 def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """An instruction on elements, on ``x2`` types too."""
+    """Return an instruction on elements, also for ``x2`` types."""
 
     def build_packed(mode: Mode) -> Compute:
         if not mode.type.endswith("x2"):
@@ -172,7 +172,7 @@ def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
 
 
 def _wide_sum(a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
-    """``a + b + carry`` and the carry out."""
+    """Return ``a + b + carry`` and the carry out."""
     first = a + b
     total = first + carry.astype(a.dtype)
     return total, (first < a) | (total < first)
@@ -187,7 +187,7 @@ def _add_carry(mode: Mode) -> Compute:
 
 
 def _subtract_carry(mode: Mode) -> Compute:
-    """``a + ~b + carry``: the flag is the adder's carry, so set where nothing was borrowed, for ``addc`` too (as ptxas has it)."""
+    """Return ``a + ~b + carry``; the flag is the carry of this sum, so it is set without a borrow (as by ptxas)."""
 
     def compute(a: Any, b: Any, carry: Any | None = None) -> Any:
         total, out = _wide_sum(a, ~b, np.ones(1, bool) if carry is None else carry)
@@ -226,7 +226,7 @@ def _funnel(mode: Mode) -> Compute:
     def compute(low: Any, high: Any, by: Any) -> Any:
         count = (by & np.uint32(31) if mode.has("wrap") else np.minimum(by, np.uint32(32))).astype(np.uint64)
         both = low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
-        if mode.has("l"):  # the upper word of both << count
+        if mode.has("l"):  # the upper word of both words << count
             return (both >> (np.uint64(32) - count)).astype(np.uint32)
         return (both >> count).astype(np.uint32)
 
@@ -243,7 +243,7 @@ def _lop3(a: Any, b: Any, c: Any, table: Any) -> Any:
 
 
 def _lop3_predicate(mode: Mode) -> Compute:
-    """``lop3.or`` and ``.and``: also whether the result is not zero, combined with a predicate."""
+    """Return ``lop3.or`` and ``.and``, with a second result: whether the first is nonzero, combined with a predicate."""
 
     def compute(a: Any, b: Any, c: Any, table: Any, q: Any) -> Any:
         result = _lop3(a, b, c, table)
@@ -253,7 +253,7 @@ def _lop3_predicate(mode: Mode) -> Compute:
 
 
 def _count_ones(a: Any) -> Any:
-    """The number of ones, by halving: pairs, nibbles, bytes, then all bytes at once."""
+    """Return the number of set bits, summed over pairs, nibbles, bytes, then all bytes at once."""
     wide = a.astype(np.uint64)
     wide = wide - ((wide >> np.uint64(1)) & np.uint64(0x5555555555555555))
     wide = (wide & np.uint64(0x3333333333333333)) + ((wide >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -290,16 +290,16 @@ def _reverse(a: Any) -> Any:
 
 
 def _field(raw: Any, width: int) -> Any:
-    """The start or the length of a bit field.
+    """Return the start or the length of a bit field.
 
-    The ISA takes their low 8 bits, and so do BFE and BFI of 32 bits. Of 64 bits they are shifts in SASS (sm_90, ptxas
-    13.0; confirmed on an H200), which take all 32 bits and saturate. Constants beyond 255 ptxas refuses.
+    The ISA uses their low 8 bits, and so do BFE and BFI of 32 bits. Those of 64 bits are shifts in SASS (sm_90, ptxas
+    13.0; confirmed on an H200), which use all 32 bits and saturate. ptxas rejects constants above 255.
     """
     return (raw if width == 64 else raw & np.uint32(0xFF)).astype(np.int64)
 
 
 def _extract(mode: Mode) -> Compute:
-    """Bits ``[start, start + length)``; a signed field is extended by its top bit, or by bit 31 or 63 if that is less."""
+    """Return ``bfe``: bits ``[start, start + length)``; a signed field is extended by its top bit, or by bit 31 or 63 if it ends past it."""
 
     def compute(a: Any, start: Any, length: Any) -> Any:
         width = a.dtype.itemsize * 8
@@ -313,7 +313,7 @@ def _extract(mode: Mode) -> Compute:
         if mode.type[0] == "s":
             top = np.minimum(at + count - 1, width - 1)
             sign = (big >> np.maximum(top, 0).astype(np.uint64)) & one
-            present = np.clip(width - at, 0, None)  # bits of the field that lie inside the word
+            present = np.clip(width - at, 0, None)  # bits of the field that are inside the word
             kept = np.minimum(inside, present)
             high = np.where(kept >= 64, np.uint64(0), ~((one << (kept % 64).astype(np.uint64)) - one))
             result = np.where((sign != 0) & (count > 0), result | high, result)
@@ -323,7 +323,7 @@ def _extract(mode: Mode) -> Compute:
 
 
 def _insert(field: Any, background: Any, start: Any, length: Any) -> Any:
-    """``bfi``: the low ``length`` bits of a word over the background from ``start``."""
+    """Return ``bfi``: the background with the low ``length`` bits of a word at ``start``."""
     width = field.dtype.itemsize * 8
     at, count = _field(start, width), _field(length, width)
     one = np.uint64(1)
@@ -335,7 +335,7 @@ def _insert(field: Any, background: Any, start: Any, length: Any) -> Any:
 
 
 def _extend_sign(mode: Mode) -> Compute:
-    """``szext``: the low ``n`` bits, extended by zero or by their sign."""
+    """Return ``szext``: the low ``n`` bits, extended by zero or by their sign."""
 
     def compute(a: Any, position: Any) -> Any:
         n = (
@@ -354,7 +354,7 @@ def _extend_sign(mode: Mode) -> Compute:
 
 
 def _bit_mask(mode: Mode) -> Compute:
-    """``bmsk``: ``length`` ones from bit ``start``."""
+    """Return ``bmsk``: ``length`` ones from bit ``start``."""
 
     def compute(start: Any, length: Any) -> Any:
         if mode.has("wrap"):
@@ -387,7 +387,7 @@ def _permute(mode: Mode) -> Compute:
 
 
 def _selector(kind: str, control: Any, position: int) -> Any:
-    """Return which byte a special mode of ``prmt`` puts at a position."""
+    """Return the number of the byte that a special mode of ``prmt`` selects for a position."""
     if kind == "f4e":
         return control + position
     if kind == "b4e":
@@ -402,7 +402,7 @@ def _selector(kind: str, control: Any, position: int) -> Any:
 
 
 def _dot(parts: int) -> Callable[[Mode], Compute]:
-    """``dp4a`` and ``dp2a``: sums of products of bytes (or of halves by bytes) onto a 32-bit word."""
+    """Return ``dp4a`` or ``dp2a``: sums of products of bytes (or of halves and bytes) and a 32-bit word."""
 
     def build(mode: Mode) -> Compute:
         a_type, b_type = mode.types
@@ -439,13 +439,13 @@ def _carry_forms() -> list[Form]:
 
 
 def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
-    """``fns``: the place of the n-th bit that is set, from a place upwards or (negative) downwards; all ones where there is none."""
+    """Return ``fns``: the position of the n-th set bit, from a position upwards or (negative) downwards; all ones if there is none."""
     shape = np.broadcast_shapes(mask.shape, base.shape, offset.shape)
     mask, start = (np.broadcast_to(x, shape).astype(np.int64) for x in (mask, base))
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
-        raise UndefinedResultError("fns from a bit above 31, or with offset -2147483648", undefined)
+        raise UndefinedResultError("fns must start at bit 31 or below, with an offset above -2147483648", undefined)
     position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

@@ -1,7 +1,7 @@
-"""Scalar video instructions: parts of 32-bit words, widened, combined, clamped, then combined or merged with a third word.
+"""The scalar video instructions, which combine parts of 32-bit words, clamp the result, and combine it with a third word.
 
 Source: PTX ISA, scalar video instructions. Every value is exact until its low 32 bits are written; an intermediate result has
-34 bits with its sign.
+34 bits including its sign.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .compare import ORDERED
 from .forms import Compute, Form, Mode, form
 
 PARTS = {"b0": (0, 8), "b1": (8, 8), "b2": (16, 8), "b3": (24, 8), "h0": (0, 16), "h1": (16, 16)}
-"""A part of a word: its first bit, and how many."""
+"""The parts of a word: first bit, and number of bits."""
 _WHOLE = (0, 32)
 _WIDTH = 34
 
 
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
-    """Return what an instruction computes.
+    """Return the computation of an instruction.
 
-    ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign where it
-    is negated, and the part that counts (``b2``, ``-h0``).
+    ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign if it
+    is negated, and its part of the register (``b2``, ``-h0``).
     """
     marks = dict(marks or {})
     types = ("u32", *mode.types) if name == "vset" else mode.types
@@ -55,14 +55,14 @@ def _low(values: Any) -> Any:
 
 
 def _part(raw: Any, part: str, type: str) -> Any:
-    """A part of a word as a whole number, with the sign that its type has."""
+    """Return a part of a word as an integer, signed or unsigned by its type."""
     first, bits = PARTS.get(part, _WHOLE)
     value = np.asarray(raw).astype(np.int64) >> first & ((1 << bits) - 1)
     return _signed(value, bits) if type == "s32" else value
 
 
 def _signed(values: Any, bits: int) -> Any:
-    """The low bits of whole numbers, the highest of them being their sign."""
+    """Return the low bits of integers as signed integers."""
     return (values << (64 - bits)) >> (64 - bits)
 
 
@@ -84,7 +84,7 @@ def _combine(name: str, mode: Mode, left: Any, right: Any) -> Any:
 
 
 def _multiply_add(mode: Mode, marks: Mapping[int, str], left: Any, right: Any, c: Any) -> Any:
-    """``a b + c``, of which each may be negated; ``.po`` adds one. The result is signed where a source is, or is negated."""
+    """Return ``a b + c``, where each may be negated; ``.po`` adds one. The result is signed if a source is signed or negated."""
     negated = [marks.get(position, "").startswith("-") for position in range(4)]
     minus = negated[1] != negated[2]
     is_signed = "s32" in mode.types[1:] or minus or negated[3]

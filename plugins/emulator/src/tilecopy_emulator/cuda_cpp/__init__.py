@@ -1,4 +1,4 @@
-"""CUDA C++ on the emulator: NVRTC makes PTX with line information, :func:`run_cuda` runs it."""
+"""Kernels of CUDA C++ on the emulator: their compilation by NVRTC, and :func:`run_cuda`."""
 
 from .compiler import compile_cuda, run_cuda
 

@@ -1,4 +1,4 @@
-"""CUDA C++ on the emulator: NVRTC makes PTX with line information, :func:`run_cuda` runs it."""
+"""The compilation of CUDA C++ by NVRTC to PTX with line information, and :func:`run_cuda`, which runs it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_OF_LOG, _MOST_OF_NAME, _MOST_OF_SOURCE = 4000, 1000, 1 << 24
 _MOST_ROUNDS, _MOST_HEADERS, _MOST_NAMED = 16, 200, 5
 _NVCC_SECONDS = 300
 _FOR_DEVICES = "--device-as-default-execution-space"
-"""What is left of host code (members of classes, constants, ``constexpr`` functions) may be used by kernels."""
+"""Kernels may use host code that stays (members of classes, constants, ``constexpr`` functions)."""
 _FIRST_HEADER = f"--pre-include={IMPLICIT}"
 _DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
@@ -44,27 +44,27 @@ def run_cuda(
     source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
     options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
 ) -> Report:  # fmt: skip
-    """Compile a kernel of CUDA C++ by NVRTC and run it with no GPU; hazards name the lines of the source.
+    """Compile a kernel of CUDA C++ by NVRTC and run it without a GPU; hazards name the lines of the source.
 
     Args:
-        source: CUDA C++. The headers of the CUDA runtime, of CUB and libcu++ and of CUTLASS are found where their wheels
+        source: CUDA C++. It can include headers of the CUDA runtime, CUB, libcu++ and CUTLASS if their wheels
             or a CUDA toolkit are installed.
-        arguments: as of :func:`run_ptx`.
-        entry: the kernel as C++ calls it, such as ``axpy``, ``ns::axpy`` or ``axpy<float, 4>``; may be left out where the source
+        arguments: see :func:`run_ptx`.
+        entry: the name of the kernel in C++, such as ``axpy``, ``ns::axpy`` or ``axpy<float, 4>``; optional if the source
             has only one.
-        target: what to compile for.
+        target: the GPU architecture to compile for.
         options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
         name: of the source, for messages and for ``__FILE__``.
-        launch: ``grid``, ``block`` and the other options of :func:`run_ptx`; ``variables`` are named as in C++, such as ``ns::w``.
+        launch: ``grid``, ``block`` and the other options of :func:`run_ptx`; ``variables`` have their C++ names, such as ``ns::w``.
 
     Returns:
-        What the run did.
+        A report of the run.
 
     Raises:
-        AssemblerError: NVRTC is missing or refused the source.
-        LaunchError: as of :func:`run_ptx`; the source has no such kernel.
-        UnsupportedPtxError: the kernel has an instruction that the emulator does not know.
-        HazardError: an execution that the hardware leaves undefined.
+        AssemblerError: NVRTC is missing, or it cannot compile the source.
+        LaunchError: see :func:`run_ptx`; or the source has no such kernel.
+        UnsupportedPtxError: the emulator does not support an instruction of the kernel.
+        HazardError: the kernel does something that is undefined on hardware.
         TargetError: the target is not known.
     """
     program = compile_cuda(source, entry=entry, target=target, options=options, name=name)
@@ -75,12 +75,12 @@ def compile_cuda(
     source: str, *, entry: str | None = None, target: str = "sm_90", options: Sequence[str] = (),
     name: str = "kernel.cu",
 ) -> Program:  # fmt: skip
-    """Compile a kernel of CUDA C++, with line information; the arguments are those of :func:`run_cuda`.
+    """Compile a kernel of CUDA C++ with line information; for the arguments see :func:`run_cuda`.
 
     Raises:
-        AssemblerError: NVRTC is missing or refused the source.
+        AssemblerError: NVRTC is missing, or it cannot compile the source.
         LaunchError: the source has no such kernel.
-        UnsupportedPtxError: the kernel has something that the emulator does not know.
+        UnsupportedPtxError: the emulator does not support a part of the kernel.
         TargetError: the target is not known.
     """
     where = "run_cuda"
@@ -88,12 +88,12 @@ def compile_cuda(
     fits = entry is None or (_is_text(entry) and bool(entry.strip()) and entry.isprintable())
     demand(where, "entry", entry, fits, "the name of a kernel, or None")
     fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
-    demand(where, "name", name, fits, "the name of a file")
+    demand(where, "name", name, fits, "a file name")
     nvrtc_options = items_of(options)
     fits = nvrtc_options is not None and all(_is_text(nvrtc_option) for nvrtc_option in nvrtc_options)
-    demand(where, "options", options, fits, "options of NVRTC, such as -DN=4")
+    demand(where, "options", options, fits, "a sequence of options of NVRTC, such as -DN=4")
     if len(source) > _MOST_OF_SOURCE:
-        raise LaunchError(f"the source {name} has {len(source)} characters; at most {_MOST_OF_SOURCE} are compiled")
+        raise LaunchError(f"the source {name} must have at most {_MOST_OF_SOURCE} characters, got {len(source)}")
     path = Path(name).resolve()
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
     words += [] if any(option.lstrip("-").startswith("std") for option in nvrtc_options or ()) else ["--std=c++17"]
@@ -110,12 +110,12 @@ def compile_cuda(
     if not compiled.ptx and unit.left_out:
         by_nvcc = run_nvcc(source, path, str(target_of(target)), nvrtc_options or ())
         if by_nvcc.ptx:
-            unit = attrs.evolve(unit, text=source, left_out=("compiled by nvcc, because NVRTC refuses the file",))
+            unit = attrs.evolve(unit, text=source, left_out=("compiled by nvcc, because NVRTC cannot",))
             compiled = by_nvcc
         elif by_nvcc.log:
             compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")
     if not compiled.ptx:
-        raise AssemblerError(f"NVRTC refuses the source {name} with these options:\n{printable(compiled.log.rstrip())}")
+        raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{printable(compiled.log.rstrip())}")
     text, mangled = _select(unit, compiled.ptx, entry, name)
     program = parse_compiled(_as_in_source(text, mangled, unit), mangled, str(path), source)
     sources = {name or str(path): written for name, written in texts.items()}
@@ -124,11 +124,11 @@ def compile_cuda(
 
 @attrs.frozen
 class _Unit:
-    """What NVRTC is given.
+    """The input of a compilation by NVRTC.
 
-    ``file``: the path of the file; ``text``: what of it is compiled; its lines have the numbers of the file's;
-    ``options``: of NVRTC; ``headers``: those in memory, by their names; ``written``: the file as written, by the name
-    "", and its local headers, by their names in ``#include``; ``left_out``: what of the file is not compiled, in words.
+    ``file``: the path of the file; ``text``: the part of it that is compiled, with the line numbers of the file;
+    ``options``: of NVRTC; ``headers``: headers in memory by name; ``written``: the original file, with the name "",
+    and its local headers, by their names in ``#include``; ``left_out``: notes on parts that are not compiled.
     """
 
     file: str
@@ -141,7 +141,7 @@ class _Unit:
 
 @attrs.frozen
 class _Compiled:
-    """What a compiler made: PTX or "", its log, and the kernel's name in PTX where one was asked for."""
+    """The output of a compilation: PTX or "", the log, and the kernel's name in PTX if one was requested."""
 
     ptx: str
     log: str
@@ -149,9 +149,9 @@ class _Compiled:
 
 
 def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: list[str]) -> tuple[_Unit, _Compiled]:
-    """Compile a file that NVRTC refused without its host code and without the headers that are not found.
+    """Compile a file that NVRTC rejected without its host code and without missing headers.
 
-    Errors that point into declarations for the host take these out, too, until nothing is left to take out.
+    While errors point into declarations for the host, these are removed, too.
     """
     texts = unit.written
     markers = marker_macros(texts.values())
@@ -173,7 +173,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         unit = attrs.evolve(unit, text=text, options=tuple(options), headers=headers)
         compiled = _compile(unit)
         if ".entry" not in compiled.ptx and not any(file.kernels for file in files.values()):
-            compiled = _Compiled("", "")  # nothing is left to run
+            compiled = _Compiled("", "")  # no kernel is left to run
         if compiled.ptx:
             break
         if _FIRST_HEADER not in options and _wants_implicit(compiled.log):
@@ -189,39 +189,39 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     gone = sorted(hosts[""], key=lambda decl: decl.start)
     parts = {
         "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
-        "left out, because they are not found": [f"#include <{header}>" for header in missing],
+        "left out, because they were not found": [f"#include <{header}>" for header in missing],
     }
     notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
     if compiled.ptx or not notes:
         return unit, compiled if compiled.ptx else first
-    first_log = first.log or _compile(refused).log  # which was needless before
+    first_log = first.log or _compile(refused).log  # it was not compiled before
     logs = [first_log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
     if texture := _TEXTURES.search(texts[""]):
-        logs.append(f"{texture[1]} references are not known: pass a pointer to the data and index it")
+        logs.append(f"{texture[1]} references are not supported: pass a pointer to the data and index it")
     return unit, _Compiled("", "\n".join(log[:_MOST_OF_LOG].strip("\0\n") for log in logs))
 
 
 def _wants_implicit(log: str) -> bool:
-    """Return whether NVRTC lacks what nvcc's own first header gives."""
+    """Return True if a log has an undefined name that nvcc's implicit header defines."""
     return not implicit_names().isdisjoint(re.findall(r'identifier "(\w+)" is undefined', log))
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """Names for a note, of which the first few are enough."""
+    """Return the first few names for a note, and the number of the others."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _error_lines(log: str, file: str) -> list[int]:
-    """The lines of a file into which errors point."""
+    """Return the lines of a file to which errors in a log point."""
     return [int(x) for x in re.findall(rf"^{re.escape(file)}\((\d+)\): (?:catastrophic )?error", log, re.MULTILINE)]
 
 
 def _local_files(
     source: str, path: Path, includes: Sequence[str], folders: list[str], known: Collection[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The file, as "", and the headers that its folder and the caller's have, by the names in ``#include``; those that are nowhere."""
+    """Return the file (as "") and its local headers, by their names in ``#include``, and the missing headers."""
     texts, missing = {"": source}, dict[str, None]()
     queue = [(source, path.parent)]
     while queue:
@@ -242,16 +242,16 @@ def _local_files(
 
 
 def _include_folders(options: Sequence[str]) -> list[str]:
-    """The folders of ``-I`` among options."""
+    """Return the directories of ``-I`` in options."""
     joined = "\n".join(options)
     return re.findall(r"^(?:-I|--include-path=|-I\n|--include-path\n)(\S[^\n]*)$", joined, re.MULTILINE)
 
 
 def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, str]:
-    """The PTX that has the wanted kernel, and the kernel's name there.
+    """Return the PTX with the wanted kernel, and the kernel's name in it.
 
-    A template instance is compiled by its name only once the file has compiled without: with an error in the file, NVRTC 13
-    crashes over the name of an instance.
+    A template instance is compiled only after the file has compiled without it: if the file has an error, NVRTC 13
+    crashes with the name of an instance.
     """
     entries = re.findall(r"\.entry\s+([\w$]+)", ptx)
     if entry in entries:
@@ -274,25 +274,25 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         return compiled.ptx, compiled.mangled
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
         raise AssemblerError(
-            f"NVRTC refuses {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
+            f"NVRTC cannot compile {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
         )
     listed = [*map(_readable_if_unique(entries), entries), *(text for listed in instances.values() for text in listed)]
     listed += [f"{template}<...>" for template, known in instances.items() if not known]
-    has = f"it has: {_list_names(listed) or 'none'}"
+    has = f"its kernels are {_list_names(listed) or 'none'}"
     if entry is None:
-        raise LaunchError(f"the source {name} has several kernels, or templates alone: name one, {has}")
+        raise LaunchError(f"the source {name} has several kernels, or only templates: set entry; {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
-    raise LaunchError(f"the source {name} has no entry {short_repr(entry)}, or several; {has}{log}")
+    raise LaunchError(f"the source {name} must have one kernel {short_repr(entry)}; {has}{log}")
 
 
 def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:
-    """A kernel's name as C++ has it, where no other is called so."""
+    """Return a function from a kernel's PTX name to its C++ name, or to the PTX name if the other is not unique."""
     names = [readable(entry) for entry in entries]
     return lambda entry: readable(entry) if readable(entry) and names.count(readable(entry)) == 1 else entry
 
 
 def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
-    """PTX whose wanted entry has parameters with the names of the source, where it is clear which these are and nothing else is called so."""
+    """Return PTX whose entry has parameters with the names of the source, if these are known and unique."""
     named, declared = text, dict[str, set[tuple[str, ...]]]()
     for kernel in source_file(unit.text).kernels:
         declared.setdefault(kernel.name, set()).add(parameter_names(kernel))
@@ -307,7 +307,7 @@ def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a value is a text that C can have."""
+    """Return True if a value is a string that C can hold."""
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
@@ -315,14 +315,14 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
     """Compile by NVRTC, with the template instance ``entry`` if there is one.
 
     Raises:
-        AssemblerError: there is no NVRTC.
+        AssemblerError: NVRTC is missing.
     """
     try:
         with LOCK:
             from cuda.bindings import nvrtc
 
             nvrtc.nvrtcVersion()
-    except Exception as error:  # its loader has errors of its own
+    except Exception as error:  # its loader has other exception classes
         raise AssemblerError(
             f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}): {remedy(_INSTALL)}"
         ) from error
@@ -357,10 +357,10 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
 
 
 def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _Compiled:
-    """Compile a whole file by nvcc, where it is installed; the log says so where it is not."""
+    """Compile a whole file by nvcc; if nvcc is not installed, the log says so."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        return _Compiled("", "nvcc would compile the host code, too, but is not installed")
+        return _Compiled("", "nvcc, which also compiles host code, is not installed")
     with tempfile.TemporaryDirectory() as folder:
         copy, ptx = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
         copy.write_text(source, encoding="utf-8")
@@ -369,8 +369,8 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return _Compiled("", f"nvcc cannot be run: {error}")
+            return _Compiled("", f"nvcc does not run: {error}")
         log = (done.stderr or done.stdout).replace(str(copy), str(path))
         if done.returncode or not ptx.exists():
-            return _Compiled("", f"nvcc refuses the file, too:\n{log[:_MOST_OF_LOG]}")
+            return _Compiled("", f"nvcc cannot compile the file either:\n{log[:_MOST_OF_LOG]}")
         return _Compiled(ptx.read_text(encoding="utf-8", errors="replace").replace(str(copy), str(path)), "")

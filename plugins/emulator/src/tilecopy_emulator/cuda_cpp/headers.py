@@ -1,7 +1,7 @@
-"""Headers for NVRTC, which has none of C and C++: each is a file of this package, a header of libcu++, or empty.
+"""Standard headers for NVRTC, which has none: each is a file of this package, a header of libcu++, or empty.
 
-They are given in memory. NVRTC knows ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` by itself, and
-libcu++ has the parts of C++ that kernels can use; what is left is for the host alone.
+They are passed in memory. NVRTC has ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` built in, and
+libcu++ has the parts of C++ that kernels can use. The rest is only for the host.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _IN_LIBCUXX = (
     "algorithm array atomic bit cmath complex concepts cstddef cstdlib cstring functional initializer_list iterator "
     "limits mdspan memory numbers numeric optional ratio span tuple type_traits utility variant"
 )
-"""Headers of C++ that libcu++ has under ``cuda/std``. They take seconds, so a text that does not say ``std`` gets empty ones."""
+"""C++ headers that libcu++ has under ``cuda/std``. They take seconds, so a text without ``std`` gets empty ones."""
 _NUMBERS = {"cfloat": "float.h", "climits": "limits.h", "cstdint": "stdint.h"}
-"""Headers with macros and types alone, and what C calls them."""
+"""Headers with only macros and types -> their names in C."""
 _FOR_HOSTS = (
     "any barrier bitset cassert ccomplex cctype cerrno cfenv charconv chrono condition_variable csignal cstdarg cstdio ctime "
     "deque exception execution filesystem forward_list fstream future iomanip ios iosfwd iostream istream list locale map mutex new "
@@ -29,19 +29,19 @@ _FOR_HOSTS = (
     "stdarg.h stdbool.h stddef.h stdio.h stdlib.h string.h strings.h sys/stat.h sys/time.h sys/types.h time.h unistd.h"
 )
 IMPLICIT = "implicit.h"
-"""The header that a compilation includes first where the text uses what nvcc's own first header gives."""
+"""The header that is included first if the text uses names of nvcc's implicit header."""
 
 
 @cache
 def _own(name: str) -> str:
-    """A header of this package."""
+    """Return a header of this package."""
     with LOCK:  # the first read imports modules
         return (files(__package__) / "headers" / name).read_text(encoding="utf-8")
 
 
 @cache
 def implicit_names() -> frozenset[str]:
-    """The macros and types that :data:`IMPLICIT` gives."""
+    """Return the macros and types that :data:`IMPLICIT` defines."""
     limits = "CHAR|SCHAR|UCHAR|SHRT|USHRT|INT|UINT|LONG|ULONG|LLONG|ULLONG|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE"
     names = re.findall(r"(?:#define|typedef [a-z ]+) (\w+)", _own(IMPLICIT) + _own("math.h"))
     names += [f"{prefix}_{end}" for prefix in limits.split("|") for end in ("MIN", "MAX")]
@@ -51,9 +51,9 @@ def implicit_names() -> frozenset[str]:
 
 
 def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
-    """The headers for a compilation, by their names.
+    """Return the standard headers for a compilation, by name.
 
-    ``text``: of the sources that include them; ``folders``: of installed headers.
+    ``text``: of the sources that include them; ``folders``: directories of installed headers.
     """
     headers = dict.fromkeys(_FOR_HOSTS.split(), "")
     uses_std = re.search(r"\bstd\b", text) is not None
@@ -71,17 +71,17 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """The text for a header that is not found: types of 16 bits, which cuBLAS and PyTorch bring along, or nothing."""
+    """Return the text for a missing header: types of 16 bits for headers of cuBLAS and PyTorch, or nothing."""
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 
 def _shim(name: str) -> str:
-    """A header of C++ by that of libcu++."""
+    """Return a C++ header that includes that of libcu++."""
     return f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace ::cuda::std; }}\n"
 
 
 def _cub(text: str, folders: list[str]) -> str:
-    """``cub/cub.cuh`` with the classes of blocks, warps and threads that a text names; the rest of the real one is host code."""
+    """Return ``cub/cub.cuh`` with the block, warp and thread classes that a text uses; the rest of it is host code."""
     parts = [f"cub/{part}" for part in ("block", "warp", "thread", "iterator")]
     paths = (path for folder in folders for part in parts for path in sorted((Path(folder) / part).glob("*.cuh")))
     named = [

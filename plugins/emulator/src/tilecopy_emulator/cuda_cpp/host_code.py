@@ -1,9 +1,9 @@
-"""The declarations of a CUDA C++ file, and its text without those that only the host needs.
+"""The declarations of a CUDA C++ file, and the removal of host code.
 
-NVRTC compiles no host code, and a ``.cu`` file has a ``main``. A tokenizer and a reader of declarations find what has no
-``__global__`` or ``__device__``; it is replaced by spaces, so that every line keeps its number. Preprocessor lines stay.
-libclang and tree-sitter-cuda were tried instead: of 62 public files this reader brought 60 to compile, they 53 and 50, because
-they give up on the macros and the missing headers that such files have.
+NVRTC compiles no host code, but a ``.cu`` file has a ``main``. A tokenizer and a parser of declarations find those without
+``__global__`` or ``__device__`` and replace them by spaces, so that every line keeps its number. Preprocessor lines stay.
+With this parser, 60 of 62 public files compiled; with libclang and tree-sitter-cuda, 53 and 50 did, because
+these give up on macros and missing headers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OTHERS = re.compile("using|typedef|static_assert|friend|template|namespace|asm|
 _ATTRIBUTES = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "__declspec", "decltype", "noexcept")
 _AFTER_PARAMETERS = ("const", "noexcept", "override", "final", "try", "requires", "volatile", *_ATTRIBUTES)
 _MOST_DEEP = 1000
-"""Brackets inside one another; C++ asks compilers for 256."""
+"""The largest nesting depth of brackets; C++ recommends 256 to compilers."""
 
 
 @attrs.frozen
 class CppToken:
-    """A word, number, string, mark, or preprocessor line of C++."""
+    """A word, number, string, punctuation mark, or preprocessor line of C++."""
 
     kind: str
     text: str
@@ -44,7 +44,7 @@ class CppToken:
 
     @property
     def end(self) -> int:
-        """Return where the next token may begin."""
+        """The offset of the end of the token."""
         return self.start + len(self.text)
 
 
@@ -52,10 +52,10 @@ class CppToken:
 class Declaration:
     """A declaration outside function bodies.
 
-    ``kind``: "function" (with a body), "prototype", "variable", "type", or "other"; ``name``: what it declares, or "";
-    ``marked``: whether it has a word such as ``__global__``, or a macro for one: it is for the device; ``head``: its
-    tokens up to the body, template parameters included; ``start, end``: its offsets in the text; ``first, last``: its
-    lines; ``member``: whether it lies in a class.
+    ``kind``: "function" (with a body), "prototype", "variable", "type", or "other"; ``name``: the declared name, or "";
+    ``marked``: whether it is for the device, by a word such as ``__global__`` or a macro for one; ``head``: its
+    tokens up to the body, with template parameters; ``start, end``: its offsets in the text; ``first, last``: its
+    lines; ``member``: whether it is in a class.
     """
 
     kind: str
@@ -69,16 +69,16 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Return whether the head has one of these words."""
+        """Return True if the head has one of these words."""
         return any(token.text in words for token in self.head)
 
 
 @attrs.frozen
 class SourceFile:
-    """A file with its declarations, those inside namespaces and classes included.
+    """A file with its declarations, including those inside namespaces and classes.
 
     ``text``: as written; ``tokens``: without spaces and comments; ``declarations``: in order; a class comes after its
-    members; ``fault``: why the declarations cannot be told apart (a bracket that is not closed), or "".
+    members; ``fault``: the reason why the declarations cannot be parsed (a bracket that is not closed), or "".
     """
 
     text: str
@@ -88,7 +88,7 @@ class SourceFile:
 
     @property
     def kernels(self) -> tuple[Declaration, ...]:
-        """The kernels that it declares."""
+        """The declarations of kernels."""
         return tuple(entry for entry in self.declarations if entry.name and entry.has("__global__"))
 
 
@@ -96,19 +96,19 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 
 
 def header_names(text: str) -> list[str]:
-    """The names of the headers that a text includes."""
+    """Return the names of the headers that a text includes."""
     matches = (_INCLUDE.match(token.text) for token in tokens_of(text) if token.kind == "line")
     return [match[1] for match in matches if match]
 
 
 def tokens_of(text: str) -> tuple[CppToken, ...]:
-    """Split C++ into tokens; comments and spaces are left out."""
+    """Return the tokens of C++ without comments and spaces."""
     tokens = (CppToken(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text))
     return tuple(attrs.evolve(x, kind="string") if x.kind == "end" else x for x in tokens if x.kind != "space")
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """The names of macros that stand for ``__device__`` and its kind, in the texts of some files."""
+    """Return the words like ``__device__``, and the macros for them in the texts of some files."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -122,7 +122,7 @@ def marker_macros(files: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
-    """Read the declarations of a file."""
+    """Return a parsed file with its declarations."""
     tokens = tokens_of(text)
     reader = _Reader(text, _one_branch(tokens), markers)
     try:
@@ -133,7 +133,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
 
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
-    """The text of a file with spaces in place of some declarations; lines keep their numbers, preprocessor lines stay."""
+    """Return the text of a file with spaces in place of some declarations; line numbers and preprocessor lines stay."""
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
     for declaration in sorted(left_out, key=lambda declaration: declaration.start):
@@ -151,7 +151,7 @@ def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
 
 
 def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declaration]:
-    """Return what only the host needs: functions and variables without a word such as ``__device__``.
+    """Return the declarations only for the host: functions and variables without a word such as ``__device__``.
 
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Return whether NVRTC is sure to refuse a file: outside every ``#if`` it has a host function, or a header that is missing."""
+    """Return True if NVRTC cannot compile a file, because outside ``#if`` it has a host function or a missing header."""
     functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """For each line, the innermost declaration there that is not for the device; of a macro, all its uses outside functions."""
+    """Return the innermost host declaration at each line; for the use of a macro, all its uses outside functions."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]
@@ -195,16 +195,16 @@ def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
 
 
 class _UnclosedError(Exception):
-    """A bracket is not closed."""
+    """An exception for a bracket that is not closed."""
 
 
 def _one_branch(tokens: Sequence[CppToken]) -> list[CppToken]:
-    """The tokens but preprocessor lines; of an ``#if`` whose branches open or close brackets, one branch alone."""
+    """Return the tokens without preprocessor lines, and only one branch of an ``#if`` with unbalanced brackets."""
     kept: list[CppToken] = []
     depth = 0
     stack: list[
         tuple[int, int, str]
-    ] = []  # of each #if: where its branch begins in `kept`, the depth there, which branch it is
+    ] = []  # for each #if: start of the branch in `kept`, depth there, number of the branch
     for token in tokens:
         if token.kind != "line":
             kept.append(token)
@@ -225,7 +225,7 @@ def _one_branch(tokens: Sequence[CppToken]) -> list[CppToken]:
 
 
 class _Reader:
-    """Reads declarations one after another."""
+    """A parser of declarations."""
 
     def __init__(self, text: str, tokens: list[CppToken], markers: frozenset[str]) -> None:
         self.tokens, self.markers, self.at, self.classes = tokens, markers, 0, 0
@@ -233,9 +233,9 @@ class _Reader:
         self.lines = [newline.start() for newline in re.finditer("\n", text)]
 
     def declarations(self, depth: int = 0) -> None:
-        """Read up to the end, or the brace that closes a namespace or a class."""
+        """Parse up to the end, or to the brace that closes a namespace or a class."""
         if depth > _MOST_DEEP:
-            raise _UnclosedError(f"more than {_MOST_DEEP} namespaces or classes lie inside one another")
+            raise _UnclosedError(f"namespaces and classes must be nested at most {_MOST_DEEP} deep")
         while self.at < len(self.tokens):
             text = self.tokens[self.at].text
             if text == "}":
@@ -248,7 +248,7 @@ class _Reader:
             raise _UnclosedError("a brace is never closed")
 
     def _skip(self) -> None:
-        """Pass a bracket and what it holds."""
+        """Skip a bracket with its content."""
         opening, stack = self.tokens[self.at], list[str]()
         while self.at < len(self.tokens):
             text = self.tokens[self.at].text
@@ -257,7 +257,7 @@ class _Reader:
                 stack.append(_CLOSERS[text])
                 if len(stack) > _MOST_DEEP:
                     raise _UnclosedError(
-                        f"line {self._line(opening.start)} has more than {_MOST_DEEP} brackets inside one another"
+                        f"the brackets in line {self._line(opening.start)} must be nested at most {_MOST_DEEP} deep"
                     )
             elif text in (")", "]", "}"):
                 if stack.pop() != text:
@@ -267,7 +267,7 @@ class _Reader:
         raise _UnclosedError(f"the '{opening.text}' in line {self._line(opening.start)} is never closed")
 
     def _template(self) -> None:
-        """Pass ``template <...>``, whose brackets are those of comparisons, too."""
+        """Skip ``template <...>``, whose brackets may also be comparisons."""
         self.at += 1
         depth = 0
         while self.at < len(self.tokens):
@@ -356,7 +356,7 @@ class _Reader:
         return None
 
     def _inside(self, depth: int) -> None:
-        """The declarations between two braces."""
+        """Parse the declarations between two braces."""
         self.at += 1
         self.declarations(depth + 1)
         self.at += 1

@@ -1,4 +1,4 @@
-"""Template instances of kernels that the host code of a file launches: NVRTC compiles only those that it is asked for by name."""
+"""The template instances of kernels that host code launches; NVRTC compiles only instances that are requested by name."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from .host_code import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
-"""Functions that pass their template arguments on to a launch, one inside another."""
+"""The largest depth of functions that pass their template arguments on to a launch."""
 _TYPE_WORD = re.compile(
     "int|float|double|char|short|long|bool|(?:un)?signed|const|(?:__)?restrict(?:__)?|__grid_constant__"
 )
 
 
 def launched_instances(file: SourceFile) -> dict[str, list[str]]:
-    """For each kernel template, the instances that host code launches, such as ``["scale<float, 4>"]``.
+    """Return the instances of each kernel template that host code launches, such as ``["scale<float, 4>"]``.
 
-    Constants of the launching function are put in place of their names, and so are its own template arguments, where the file
-    shows them. A template whose parameters all have default arguments is launched as ``name<>``.
+    Names of constants and of template arguments of the launching function are replaced by their values, if the file
+    has them. A template whose parameters all have default arguments is launched as ``name<>``.
     """
     templates = {kernel.name: kernel for kernel in file.kernels if kernel.head[0].text == "template"}
     by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
@@ -37,7 +37,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
 
 
 def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[CppToken, ...], Declaration | None]]:
-    """Each ``name<arguments>`` that stands before a mark, and the function that it is in; the mark is ``<<<`` or ``(``."""
+    """Yield each ``name<arguments>`` before ``<<<`` or ``(``, with the function that contains it."""
     tokens = file.tokens
     functions = [declaration for declaration in file.declarations if declaration.kind == "function"]
     macros = [inner for line in tokens if line.kind == "line" and before in line.text for inner in _macro_body(line)]
@@ -65,14 +65,14 @@ def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[CppToken, 
 
 
 def _macro_body(line: CppToken) -> Sequence[CppToken]:
-    """The tokens of a ``#define``."""
+    """Return the tokens of a ``#define``."""
     return tokens_of(line.text.replace("\\\n", "  ").lstrip().removeprefix("#"))
 
 
 def _resolve(
     file: SourceFile, arguments: Sequence[CppToken], function: Declaration | None, rounds: int
 ) -> Iterator[str]:
-    """Template arguments with the constants of their function in place of its names, once for each way to call it."""
+    """Yield template arguments with the constants of their function in place of names, once for each way to call it."""
     written = " ".join(token.text for token in arguments)
     if function is None:
         if _known_outside(file, arguments):
@@ -104,7 +104,7 @@ def _resolve(
 
 
 def _known_outside(file: SourceFile, arguments: Sequence[CppToken]) -> bool:
-    """Return whether a macro's template arguments mean something outside it: no parameter of the macro is among them."""
+    """Return True if a macro's template arguments contain no parameter of the macro."""
     parameters = set()
     for line in (token.text for token in file.tokens if token.kind == "line"):
         if macro := re.match(r"\s*#\s*define\s+\w+\(([^)]*)\)", line):
@@ -113,7 +113,7 @@ def _known_outside(file: SourceFile, arguments: Sequence[CppToken]) -> bool:
 
 
 def template_parameters(function: Declaration) -> dict[str, bool]:
-    """The names of a function's template parameters, and whether each has a default argument."""
+    """Return the names of a function's template parameters, and whether each has a default argument."""
     parameters, depth, name, default = dict[str, bool](), 0, "", False
     for token in function.head[1:] if function.head and function.head[0].text == "template" else ():
         depth += (token.text in ("<", "(")) - (token.text in (">", ")"))
@@ -130,7 +130,7 @@ def template_parameters(function: Declaration) -> dict[str, bool]:
 
 
 def parameter_names(kernel: Declaration) -> tuple[str, ...]:
-    """The names of a function's parameters, "" for one without a name."""
+    """Return the names of a function's parameters, "" for one without a name."""
     at = next(
         (at for at, token in enumerate(kernel.head) if token.text == kernel.name and kernel.head[at + 1].text == "("),
         -1,

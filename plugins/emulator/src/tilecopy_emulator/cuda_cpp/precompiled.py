@@ -1,7 +1,7 @@
-"""The headers of CUDA C++ sources: where they lie, and how a process parses each of them once.
+"""The directories of headers for CUDA C++, and precompiled headers, so that a process parses each header once.
 
-NVRTC keeps what it has parsed of the headers at the top of a source in a precompiled header. A later source of the same process
-whose directives begin in the same way takes it from there.
+NVRTC saves the parsed headers at the top of a source in a precompiled header. A later source of the same process
+that begins with the same directives uses it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 from tilecopy_core.registry import LOCK
 
 _LIBRARIES = ("cudart", "cccl", "cutlass", "curand")
-"""What NVIDIA's locator calls the header folders of wheels and of an installed toolkit."""
+"""The names of NVIDIA's locator for the header directories of wheels and of an installed toolkit."""
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 _HEAP_BYTES, _MOST_BYTES = 1 << 29, 1 << 30
-"""Bytes of NVRTC's heap for precompiled headers, and of all files of a process; a precompiled header has 70 to 400 MB."""
+"""The bytes of NVRTC's heap for precompiled headers, and of all files of a process; a precompiled header has 70 to 400 MB."""
 UNROLL_LIMIT = "-D_CCCL_META_UNROLL_LIMIT=10"
-"""How many overloads libcu++ writes out of each metafunction: with nvcc 10, with NVRTC 16, which takes three times as long to parse."""
+"""The number of overloads of each metafunction in libcu++: 10 as with nvcc; NVRTC's 16 take three times as long to parse."""
 
 
 def header_folders() -> list[str]:
-    """The folders of NVIDIA's headers that are installed."""
+    """Return the directories of NVIDIA's headers that are installed."""
     try:
         with LOCK:
             from cuda.pathfinder import find_nvidia_header_directory
 
         return [folder for library in _LIBRARIES if (folder := find_nvidia_header_directory(library))]
-    except Exception:  # an older locator's; a source without includes needs none
+    except Exception:  # raised by an older locator; a source without includes needs none
         return []
 
 
@@ -43,14 +43,14 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def precompiled_headers() -> list[Path]:
-    """The precompiled headers of this process, oldest first."""
+    """Return the precompiled headers of this process, oldest first."""
     return sorted(Path(_folder().name).glob("*.pch"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def precompiling(source: str, headers: Mapping[str, str], nvrtc: Any) -> list[str]:
-    """Return the options with which NVRTC takes the headers of a source from a precompiled header, or makes one; none where it cannot.
+    """Return the options for NVRTC to use or create a precompiled header for a source; empty if it cannot.
 
-    NVRTC does not look whether the headers of a folder or in memory are still the same, but it does so with its options: one of
+    NVRTC does not check whether headers of a directory or in memory have changed, but it compares its options: one of
     them has a digest of the headers that may change.
     """
     if not _INCLUDES.search(source):

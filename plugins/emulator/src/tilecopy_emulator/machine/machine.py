@@ -239,7 +239,7 @@ class Machine(Memories):
         return None
 
     def exit(self, lanes: Lanes) -> None:
-        """End lanes."""
+        """Let lanes exit."""
         ending = self.index(lanes)
         if self.warpgroups is not None:
             self.warpgroups.leaving(ending)

@@ -111,7 +111,7 @@ class Mbarriers:
         """Return the name of an actor for messages."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
-            return "a wgmma.mma_async that was waited for"
+            return "a wgmma.mma_async that wgmma.wait_group completed"
         for place, number in self.columns.items():
             if number == column and place // self.machine.shared.size == home:
                 return f"an asynchronous copy counted by the mbarrier {self.machine.shared.where(place)}"
@@ -443,7 +443,7 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        name, what = barrier.name, "is not a state from an arrival"
+        name, what = barrier.name, "is not the state of an arrival"
         self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: 0x{int(tokens[i]):x} {what}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
         what = f"the wait must be for phase {barrier.phase} or the one before it"

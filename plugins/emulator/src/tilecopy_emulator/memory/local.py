@@ -48,7 +48,7 @@ class LocalMemory:
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
         bad, have = sizes > (self.size - start).astype(np.uint64), self.size - self.bottom
-        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes; the stack has {have}", lanes)
+        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
@@ -57,7 +57,7 @@ class LocalMemory:
         machine, index = self.machine, self.machine.index(lanes)
         tops = machine.uniform(tops, lanes).astype(np.int64)
         bad = (tops < self.bottom) | (tops > self.top[index])
-        machine.hazard_where(bad, "bounds", "the address of stackrestore is not from stacksave in this function", lanes)
+        machine.hazard_where(bad, "bounds", "the address of stackrestore must be one that stacksave returned", lanes)
         if self.written is not None:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
@@ -78,8 +78,9 @@ class LocalMemory:
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        what = f"begins an access of {access.bytes} bytes outside its variable, in local memory of {self.size} bytes"
-        machine.hazard_where(bad, "bounds", lambda at: f"{self.where(int(offsets[at]))} {what}", lanes)
+        end = f"is outside its variable, in {self.size} bytes of local memory"
+        say = lambda at: f"an access of {access.bytes} bytes at {self.where(int(offsets[at]))} {end}"  # noqa: E731
+        machine.hazard_where(bad, "bounds", say, lanes)
         return offsets[:, None] + np.arange(access.bytes)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:

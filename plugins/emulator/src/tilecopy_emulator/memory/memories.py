@@ -99,7 +99,7 @@ class Memories(Registers):
         return self.globals.atomic(lanes, access, addresses, update)
 
     def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
-        """Check that the cache line at an address has memory, without an access to it; shared memory is in no line."""
+        """Check that a cache line has memory of an array or variable, without an access; shared memory has no lines."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
         elif access.space == "local":

@@ -143,7 +143,7 @@ class SharedMemory(ShadowedMemory):
             by[lane] = (machine.launch.time.now, machine.at)
 
     def end_cta(self, cta: int, ending: Any) -> None:
-        """Check when a CTA exits: accesses of other CTAs to its memory must happen before."""
+        """Check that accesses of other CTAs to the memory of a CTA happen before it exits."""
         machine, order = self.machine, self.machine.order
         for lane, (time, at) in self.remote.get(cta, {}).items():
             if lane // machine.threads == cta:
@@ -164,7 +164,7 @@ class SharedMemory(ShadowedMemory):
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Do as :meth:`where`, from the offset in a CTA."""
+        """Return a name for bytes at an offset in a CTA."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"

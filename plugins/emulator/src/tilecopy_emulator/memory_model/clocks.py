@@ -55,7 +55,7 @@ def join(clocks: Iterable[Clock]) -> Clock:
 
 
 def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
-    """Raise ``rows`` to their maximum with ``more``."""
+    """Update ``rows`` to the maximum of ``rows`` and ``more``."""
     if not rows:
         rows.update(more)
         return

@@ -1,4 +1,4 @@
-"""The instructions: how each is compiled and what it does.
+"""The instructions: their compilation to steps, and the steps.
 
-What compiles raises :class:`UnsupportedPtxError` for what it does not know; a step raises :class:`tilecopy.HazardError`.
+Compilation raises :class:`UnsupportedPtxError` for unsupported forms; a step raises :class:`tilecopy.HazardError`.
 """

@@ -1,4 +1,4 @@
-"""Instructions on registers alone, from the tables in :mod:`..alu`; the reader of a text marks parts of registers in the opcode."""
+"""Instructions on registers only, from the tables in :mod:`..alu`; the parser puts parts of registers into the opcode."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def _count(roles: tuple[str, ...]) -> int:
 
 
 def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[Operand]:
-    """The registers of the results, ``_`` for one that is left out."""
+    """Return the registers of the results, ``_`` for an unused one."""
     roles = [role for role in form.results if role != "cc"]
     if isinstance(operand, Pair):
         if len(roles) != 2:
-            raise refuse(instruction, "it has one result")
+            raise refuse(instruction, "the instruction must have one result")
         return [operand.first, operand.second]
     if len(roles) == 2 and not roles[1].endswith("?"):
-        raise refuse(instruction, "it has two results, p|q")
+        raise refuse(instruction, "the instruction must have two results, p|q")
     return [operand, *(["_"] if len(roles) == 2 else [])]
 
 
 def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tuple[Form, Mode]:
     matches = find_forms(instruction.opcode, table)
     if not matches:
-        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not known")
+        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not supported")
     for form, mode in matches:
         if _count(form.sources) == len(instruction.operands) - 1:
             return form, mode
     wanted = " or ".join(str(_count(form.sources) + 1) for form, _ in matches)
-    raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
+    raise refuse(instruction, f"the instruction takes {wanted} operands, got {len(instruction.operands)}")
 
 
 def compile_arithmetic(instruction: Instruction, program: Program, table: Mapping[str, Sequence[Form]] = FORMS) -> Step:
-    """The step of an instruction of a table of forms."""
+    """Return the step of an instruction from a table of forms."""
     form, mode = _chosen(instruction, table)
     compute = form.build(mode)
     wider = instruction.opcode[0] == "cvt" and all(type in DECLARABLE for type in mode.types)
@@ -92,7 +92,7 @@ _SOME = 0x3F803F803F803F80  # a float of any width, neither 0 nor flushed to it;
 
 
 def _comparison_sides(machine: Machine, lanes: Lanes, readers: list[Reader]) -> list[Any]:
-    """The two sides of a comparison: where one holds nothing, a pair that compares in one of the possible ways."""
+    """Return the two sides of a comparison; where one is undefined, a pair with one of the possible results."""
     before, machine.missing = machine.missing, np.zeros_like(machine.missing)
     sides = [read(machine, lanes) for read in readers[:2]]
     nothing = (machine.missing != 0)[:, None]
@@ -107,7 +107,7 @@ def _raise_undefined(machine: Machine, lanes: Lanes, error: UndefinedResultError
 
 
 def _video(instruction: Instruction, program: Program) -> Step:
-    """A scalar video instruction whose operands may be parts of registers, or negated."""
+    """Compile a scalar video instruction, whose operands may be parts of registers, or negated."""
     name = instruction.opcode[0]
     parts = [part.partition("@") for part in instruction.opcode]
     marks = {int(position): mark for mark, at, position in parts if at}
@@ -117,9 +117,9 @@ def _video(instruction: Instruction, program: Program) -> Step:
     merges, secondary = 0 in marks, {"add", "min", "max"} & set(plain.opcode)
     negated = any(mark.startswith("-") for mark in marks.values())
     if marks.get(3, "-") != "-" or (merges and (secondary or name == "vmad")):
-        raise refuse(instruction, "a part of the third source, or of a result that is combined with it, is not PTX")
+        raise refuse(instruction, "the third source, and a result that is combined with it, must be whole registers")
     if negated and (name != "vmad" or "po" in plain.opcode):
-        raise refuse(instruction, "only sources of vmad without .po are negated")
+        raise refuse(instruction, "only sources of vmad without .po may be negated")
     forms = [_mark(form, marks) for form, _ in find_forms(plain.opcode)]
     if merges:
         forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]

@@ -1,7 +1,7 @@
-"""``atom`` and ``red``: one value, several beside one another, and 128 bits (PTX ISA 9.7.13.5 and .6); ``multimem`` (9.7.9.17 to .19).
+"""Atomics ``atom`` and ``red`` on scalars, vectors and 128 bits (PTX ISA 9.7.13.5 and .6), and ``multimem`` (9.7.9.17 to .19).
 
-Addresses of ``multimem`` are of a multicast object, which here has one member, the GPU itself: a store or reduction reaches that
-member's bytes, and a load with a reduction finds its value alone.
+Addresses of ``multimem`` are in a multicast object, which on the emulator has one member, the GPU itself. A store or reduction
+accesses the bytes of that member, and a load with a reduction returns its value.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     type, returns = parts.type, name == "atom"
     operation, *unknown = [part for part in parts.rest if part not in ("noftz", "async", "mmio")] or [""]
     if unknown:
-        raise refuse(instruction, f"'.{unknown[0]}' is not known here")
-    noftz = "noftz" in parts.rest or (parts.count > 0 and type in _NARROW)  # several have it though they may not say so
+        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported here")
+    noftz = "noftz" in parts.rest or (parts.count > 0 and type in _NARROW)  # vectors have it even without the modifier
     family = "atom.vector" if parts.count else "atom"
     compute, in_shared = (
         atomic_operation(operation, type, noftz=noftz, family=family_name) if type else None
@@ -41,9 +41,9 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         or (not returns and operation in ("exch", "cas"))
         or parts.space in ("param", "const", "local")
     ):
-        raise refuse(instruction, f"this form of {name} is not known")
+        raise refuse(instruction, f"this form of {name} is not supported")
     if not returns and parts.order in ("acquire", "acq_rel"):
-        raise refuse(instruction, "red has no result to acquire by")
+        raise refuse(instruction, "red must not be an acquire, because it has no result")
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     kind = "b64" if type == "b128" else type
@@ -70,7 +70,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 def atomic_step(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
-    """The step of an atomic operation on elements beside one another, in global and in shared memory; ``readers``: of each operand."""
+    """Return the step of an atomic operation on adjacent elements, in global and in shared memory; ``readers``: of each operand."""
     size, count = access.bytes, len(readers[0])
 
     def update_of(values: list[Any]) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ def _pick(value: Any, rows: Any, columns: Any) -> Any:
 def _wide(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], *, compare: bool
 ) -> Step:
-    """``exch`` and ``cas`` of 128 bits; their type is a complex one, which NumPy moves as it is."""
+    """Return the step of ``exch`` or ``cas`` of 128 bits; a complex NumPy type holds the bits."""
 
     def step(machine: Machine, lanes: Lanes) -> None:
         values = [
@@ -130,11 +130,11 @@ def _wide(
 
 
 _BYTES = {"e4m3x4": "b32", "e5m2x4": "b32"}
-"""Types that are nothing but bits here."""
+"""Types that are only bits here."""
 
 
 def _multicast_parts(instruction: Instruction) -> Parts:
-    """Return what the opcode of ``multimem`` says."""
+    """Return the parsed opcode of ``multimem``."""
     mods = modifiers_of(instruction.opcode)
     type, count = mods.type or next(_BYTES[part] for part in mods.rest if part in _BYTES), mods.count or 1
     order = mods.order or ("relaxed" if "red" in instruction.opcode else "weak")
@@ -159,7 +159,7 @@ def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
     family = "atom.vector" if narrow or parts.count > 1 else "atom"
     compute = atomic_operation(operation, type, noftz=narrow, family=family)
     if compute is None:
-        raise refuse(instruction, "this form of multimem.red is not known")
+        raise refuse(instruction, "this form of multimem.red is not supported")
     address, names = (
         data_address(to, parts.access.space, instruction, program),
         names_of(values, parts.count, instruction),
@@ -176,5 +176,5 @@ INSTRUCTIONS: dict[str, Handler] = {
     "multimem.red": _multicast_reduce,
     "atom": _atomic,
     "red": _atomic,
-    **dict.fromkeys(("red.async.release", "red.async.mmio"), _atomic),  # to global memory: as red does it
+    **dict.fromkeys(("red.async.release", "red.async.mmio"), _atomic),  # to global memory: like red
 }

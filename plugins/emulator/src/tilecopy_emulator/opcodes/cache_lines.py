@@ -1,4 +1,4 @@
-"""Cache lines: prefetches and eviction priorities, which change no value but must name something, and ``discard``.
+"""Instructions on cache lines: prefetches and eviction priorities, which only need a valid address, and ``discard``.
 
 Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``, ``discard``.
 """
@@ -21,13 +21,13 @@ from .tensor_copies import map_prefetch
 
 
 def _line(instruction: Instruction, program: Program) -> Step:
-    """``prefetch``, ``prefetchu`` and ``applypriority`` of the cache line at an address, or of a tensor map."""
+    """Compile ``prefetch``, ``prefetchu`` and ``applypriority`` of the cache line at an address, or of a tensor map."""
     if "tensormap" in instruction.opcode:
         return map_prefetch(instruction, program)
     sized = instruction.opcode[0] == "applypriority"
     demand_count(instruction, 2 if sized else 1)
     if sized and immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
-        raise refuse(instruction, f"the size is {LINE_BYTES}")
+        raise refuse(instruction, f"the size must be {LINE_BYTES}")
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
 
@@ -41,7 +41,7 @@ def _line(instruction: Instruction, program: Program) -> Step:
 
 
 def bulk_prefetch(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk.prefetch.L2``: bytes of global memory, as a bulk copy would read them."""
+    """Compile ``cp.async.bulk.prefetch.L2``, with the checks of a bulk copy that reads global memory."""
     place, size = operands_of(instruction, 2)
     address, read = address_reader(place, instruction, program), reader(size, "u32", instruction, program)
 
@@ -58,10 +58,10 @@ _SCRAMBLED = np.uint8(0xA5)
 
 
 def _discard(instruction: Instruction, program: Program) -> Step:
-    """``discard.L2``: who reads the 128 bytes afterwards finds anything, so here something else than was there."""
+    """Compile ``discard.L2``, which writes other values to the 128 bytes, because they are undefined afterwards."""
     demand_count(instruction, 2)
     if immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
-        raise refuse(instruction, f"the size is {LINE_BYTES}")
+        raise refuse(instruction, f"the size must be {LINE_BYTES}")
     address = data_address(instruction.operands[0], "global", instruction, program)
     access = AccessKind("global", 16)
 

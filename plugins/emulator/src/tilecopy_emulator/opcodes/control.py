@@ -1,4 +1,4 @@
-"""Instructions that order threads: barriers, fences, mbarriers, and the end of a thread."""
+"""Branches, barriers, fences, mbarriers, and the exit of a thread."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _exit(machine: Machine, lanes: Lanes, opcode: Any) -> None:
 
 def _branch(instruction: Instruction, program: Program) -> Step:
     if len(instruction.operands) != 1 or instruction.operands[0] not in program.labels:
-        raise refuse(instruction, "a label of the function is wanted")
+        raise refuse(instruction, "the target must be a label of the function")
     target = program.labels[str(instruction.operands[0])]
     return lambda machine, lanes: machine.branch(lanes, target)
 
 
 def _takes_part(instruction: Instruction, program: Program) -> Step:
-    """A thread does its part of an exported copy."""
+    """Compile the mark of an exported copy, which counts its executions by threads."""
     name, together, threads, register = map(str, instruction.operands)
     copy = Copy(name, int(together), int(threads))
     read = reader(register, "b32", instruction, program)
@@ -46,14 +46,14 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     if kind == "red":
         reduce = next(part for part in opcode if part in ("popc", "and", "or"))
         if len(operands) not in (3, 4):
-            raise refuse(instruction, "its operands are d, a{, b}, p")
+            raise refuse(instruction, "the operands must be d, a{, b}, p")
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
-        raise refuse(instruction, "its operands are the barrier and a number of threads")
+        raise refuse(instruction, "the operands must be the barrier and a number of threads")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
-        raise refuse(instruction, f"barrier {operands[0]}: there are 0 to 15")
+        raise refuse(instruction, f"the number of a barrier must be 0 to 15, got {operands[0]}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
         numbers = machine.uniform(number(machine, lanes), lanes).astype(np.int64)
@@ -92,11 +92,11 @@ def _barrier_cluster(machine: Machine, lanes: Lanes, opcode: Any) -> None:
 
 
 def _set_registers(instruction: Instruction, program: Program) -> Step:
-    """``setmaxnreg``: no value changes, but all warps of a warpgroup must execute it."""
+    """Compile ``setmaxnreg``, which changes no value, but which all warps of a warpgroup must execute."""
     demand_count(instruction, 1)
     count = immediate(instruction.operands[0], instruction, "the number of registers")
     if count % 8 or not 24 <= count <= 256:
-        raise refuse(instruction, f"{count} registers: a multiple of 8 from 24 to 256 is needed")
+        raise refuse(instruction, f"the number of registers must be a multiple of 8 from 24 to 256, got {count}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
         lanes = machine.whole_warps(lanes)
@@ -143,10 +143,10 @@ def _proxy_fence(instruction: Instruction, program: Program) -> Step:
 
 
 def _map_fence(instruction: Instruction, program: Program) -> Step:
-    """``fence.proxy.tensormap::generic.acquire``: what was released of a tensor map may be used from here on."""
+    """Compile ``fence.proxy.tensormap::generic.acquire``, after which a released tensor map may be used."""
     demand_count(instruction, 2)
     if immediate(instruction.operands[1], instruction, "the size") != MAP_BYTES:
-        raise refuse(instruction, f"the size is {MAP_BYTES}")
+        raise refuse(instruction, f"the size must be {MAP_BYTES}")
     address = address_reader(instruction.operands[0], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -173,11 +173,11 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     operands = list(instruction.operands)
     state = operands.pop(0) if arrives and operands and not isinstance(operands[0], Memory) else "_"
     if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
-        raise refuse(instruction, "an address is wanted")
+        raise refuse(instruction, "expected an address and at most one more operand")
     if remote and state != "_":
-        raise refuse(instruction, "an arrival on a shared::cluster address returns no state; write the sink operand _")
+        raise refuse(instruction, "an arrival on a shared::cluster address returns no state: write _ for it")
     if expects and len(operands) != 2:
-        raise refuse(instruction, "the number of bytes is wanted")
+        raise refuse(instruction, "expected the number of bytes")
     write = writer(state, "u64", instruction, program)
     address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
@@ -203,7 +203,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     kind, opcode = instruction.opcode[1], set(instruction.opcode)
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
-        raise refuse(instruction, "its operands are a predicate, an address, and a state or parity")
+        raise refuse(instruction, "the operands must be a predicate, an address, and a state or parity")
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
     address = shared_address(operands[1], instruction, program)

@@ -1,4 +1,4 @@
-"""Asynchronous copies: ``cp.async``, bulk copies and reductions, ``st.async`` (PTX ISA 9.7.9.25)."""
+"""The asynchronous copies: ``cp.async``, bulk copies and reductions, ``st.async`` (PTX ISA 9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _cp(instruction: Instruction, program: Program) -> Step:
         demand_count(instruction, 1 if kind == "wait_group" else 0)
         newest = immediate(instruction.operands[0], instruction, "the number of groups") if instruction.operands else -1
         return lambda machine, lanes: machine.engines.wait(lanes, newest)
-    raise refuse(instruction, "this form of cp.async is not known")
+    raise refuse(instruction, "this form of cp.async is not supported")
 
 
 def _cp_async(instruction: Instruction, program: Program) -> Step:
@@ -46,10 +46,10 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
     if "L2::cache_hint" in opcode:
         operands.pop()
     if len(operands) not in (3, 4):
-        raise refuse(instruction, "its operands are two addresses, a size, and what of it is read")
+        raise refuse(instruction, "the operands must be two addresses, a size, and optionally the size of the source")
     size = immediate(operands[2], instruction, "the size")
     if size not in ((16,) if "cg" in opcode else (4, 8, 16)):
-        raise refuse(instruction, f"cp.async.{opcode[2]} does not copy {size} bytes")
+        raise refuse(instruction, f"the size must be {'16' if 'cg' in opcode else '4, 8 or 16'}, got {size}")
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     part: Callable[[Any, Any], Any] | None = None
     if len(operands) == 4:
@@ -57,7 +57,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         ignores = isinstance(last, Negated) or program.register_bits.get(str(last)) == 1
         read = reader(last, "pred" if ignores else "u32", instruction, program)
         if is_constant(last) and immediate(last, instruction, "the size of the source") > size:
-            raise refuse(instruction, f"{last} bytes of {size} cannot be read")
+            raise refuse(instruction, f"the size of the source must be at most {size}, got {last}")
         if ignores:
             part = lambda machine, lanes: np.where(read(machine, lanes), 0, size)  # noqa: E731
         else:
@@ -81,7 +81,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
 
 
 def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any) -> Callable[[Any], Any]:
-    """The bytes that a copy reads when it lands; bounds, alignment and order are judged now."""
+    """Return the function that reads the bytes of a copy when it completes; check bounds, alignment and order now."""
     memory = machine.globals
     access = AccessKind("global", size)
     if keep is None:
@@ -97,7 +97,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
     addresses, keep = np.broadcast_to(addresses, shape), np.broadcast_to(keep, shape)
     if (keep > size).any():
         position, copy = np.argwhere(keep > size)[0]
-        machine.hazard("bounds", f"a source of {int(keep[position, copy])} bytes in a copy of {size}", lanes, int(position),
+        machine.hazard("bounds", f"the source size must be at most {size}, got {int(keep[position, copy])}", lanes, int(position),
                        copy=int(copy))  # fmt: skip
     raw_parts = []
     for count in np.unique(keep[keep > 0]).tolist():
@@ -142,7 +142,7 @@ def _track(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None
 
 
 def bulk(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk``: copies and their groups."""
+    """Compile ``cp.async.bulk``: copies and their groups."""
     opcode = instruction.opcode
     rest = [part for part in opcode[3:] if not is_hint(part)]
     operands = list(instruction.operands)
@@ -158,7 +158,7 @@ def bulk(instruction: Instruction, program: Program) -> Step:
 
 
 def bulk_reduction(instruction: Instruction, program: Program) -> Step:
-    """``cp.reduce.async.bulk``."""
+    """Compile ``cp.reduce.async.bulk``."""
     opcode = instruction.opcode
     rest = [part for part in opcode[4:] if not is_hint(part)]
     noftz = "noftz" in rest
@@ -166,7 +166,7 @@ def bulk_reduction(instruction: Instruction, program: Program) -> Step:
     type, operation = rest.pop(), rest.pop()
     compute = atomic_operation(operation, type, noftz=noftz, family="cp.reduce.async.bulk")
     if compute is None:
-        raise refuse(instruction, f"a bulk reduction .{operation}.{type} is not known")
+        raise refuse(instruction, f"the bulk reduction .{operation}.{type} is not supported")
     operands = list(instruction.operands)
     if "L2::cache_hint" in opcode and operands:
         operands.pop()
@@ -179,15 +179,15 @@ def _bulk_copy(
     multicast, masked = "multicast::cluster" in rest, "cp_mask" in rest
     rest = [part for part in rest if part not in ("multicast::cluster", "cp_mask")]
     if len(rest) != 3 or "prefetch" in rest or (masked and rest[2] != "bulk_group"):
-        raise refuse(instruction, "this form of a bulk copy is not known")
+        raise refuse(instruction, "this form of a bulk copy is not supported")
     to_space, from_space, how = rest
     if len(operands) != (3 if how == "bulk_group" else 4) + multicast + masked:
-        raise refuse(instruction, "it has the wrong number of operands")
+        raise refuse(instruction, f"this bulk copy does not take {len(operands)} operands")
     mask = reader(operands.pop(), "u16", instruction, program) if multicast or masked else None
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     size = reader(operands[2], "u32", instruction, program)
     if is_constant(operands[2]) and immediate(operands[2], instruction, "the size") % 16:
-        raise refuse(instruction, f"a bulk copy of {operands[2]} bytes; the size is a multiple of 16")
+        raise refuse(instruction, f"the size of a bulk copy must be a multiple of 16, got {operands[2]}")
     barrier = address_reader(operands[3], instruction, program) if how != "bulk_group" else None
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -218,26 +218,26 @@ def _bulk_copy(
 
 
 def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
-    """Demand that a number of bytes is one that the bulk engine moves."""
+    """Raise a hazard unless a number of bytes is valid for a bulk copy."""
     if count % 16 or count <= 0:
-        machine.hazard("alignment", f"{count} bytes for the bulk engine: the size must be a multiple of 16", one)
+        machine.hazard("alignment", f"the size of a bulk copy must be a positive multiple of 16, got {count}", one)
 
 
 def row_of(values: Any, position: int) -> Any:
-    """The values of one lane, as they were read for several."""
+    """Return the values of one lane from the values of several."""
     return values if values.shape[0] == 1 else values[position : position + 1]
 
 
 def receivers(machine: Machine, one: Any, mask: int) -> list[int]:
-    """The ranks in the cluster that a multicast's mask names."""
+    """Return the cluster ranks in a multicast mask."""
     ranks = [rank for rank in range(16) if mask >> rank & 1]
     if not ranks or ranks[-1] >= machine.cluster_size:
-        machine.hazard("window", f"a mask 0x{mask:x} in a cluster of {machine.cluster_size}", one)
+        machine.hazard("window", f"the mask must name CTAs of a cluster of {machine.cluster_size}, got 0x{mask:x}", one)
     return ranks
 
 
 def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
-    """The place of the mbarrier that an engine completes on; the async proxy must know of its init."""
+    """Return the place of the mbarrier on which a copy completes; check the fence after its init."""
     place = int(machine.shared.place(one, address, 8, remote=True)[0])
     if not machine.mbarriers.use(one, np.array([0]), place).fenced:
         machine.engines.check_init(int(one[0]), place)
@@ -248,9 +248,9 @@ def issue_copy(
     machine: Machine, one: Any, size: int, to: tuple[str, Any], source: tuple[str, Any], phase: Any, compute: Any,
     element: int, rank: int, *, kept: int | None = None,
 ) -> None:  # fmt: skip
-    """Check a copy of the bulk engine by one lane, and start it; without ``phase`` it belongs to the lane's bulk group.
+    """Check and start a bulk copy by one lane; without ``phase`` it belongs to the lane's bulk group.
 
-    ``kept``: of a copy to global memory, which bytes of each 16 are written, by the bits of a mask; None for all.
+    ``kept``: for a copy to global memory, the mask of the bytes that are written of each 16; None for all.
     """
     lane, shared = int(one[0]), machine.shared
     kind = "bulk reduction" if compute is not None else "bulk copy"
@@ -264,7 +264,7 @@ def issue_copy(
     received = None
     if to[0] != "global":
         received = shared.place(one, at_rank(to[1], rank), size, remote=to[0] == "shared::cluster", aligned=16)
-    steps = np.arange(0, size, 16)  # the size is one of shared memory now
+    steps = np.arange(0, size, 16)  # the size is valid for shared memory
     if sent is not None:
         place_from = "shared", sent
         reads = check_sent(machine, one, sent, size)
@@ -289,10 +289,10 @@ def issue_copy(
     else:
         place_to, cta = ("shared", received), int(received[0]) // shared.size
         if source[0] != "global" and cta == lane // machine.threads:
-            what = "the destination of a bulk copy is the CTA itself; it must be another of the cluster"
+            what = "the destination of a bulk copy must be another CTA of the cluster, got the CTA itself"
             machine.hazard("window", what, one)
         if barrier // shared.size != cta:
-            machine.hazard("window", "the mbarrier of a bulk copy is not in the CTA of its destination", one)
+            machine.hazard("window", "the mbarrier of a bulk copy must be in the CTA of its destination", one)
         writes = check_received(machine, one, received, size, reduces=compute is not None)
         data["place_to"] = received + steps
         ctas.append(cta)
@@ -305,16 +305,16 @@ def issue_copy(
 
 
 def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
-    """The bytes of each 16 whose bit is set are new; the others stay."""
+    """Return the function that replaces only the bytes of each 16 whose bit is set."""
     chosen = np.array([mask >> byte & 1 for byte in range(16)], bool)[:, None]
     return lambda old, new: np.where(chosen, new, old)
 
 
 @attrs.frozen
 class Piece:
-    """Pieces of one size in global memory that a lane's copies move.
+    """Pieces of one size in global memory of a lane's copies.
 
-    ``chosen``: which of several pieces, in which copies; ``offsets``: where these begin in the array; ``size``: bytes
+    ``chosen``: the mask of pieces and copies; ``offsets``: of these in the array; ``size``: bytes
     of each.
     """
 
@@ -324,24 +324,24 @@ class Piece:
 
     @classmethod
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
-        """One in every copy."""
+        """Return one piece in every copy."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
-        """These as what an operation reads."""
+        """Return the pieces as the reads of an operation."""
         offsets = np.zeros(self.chosen.shape, np.int64)
         offsets[self.chosen] = self.offsets
         return Reads(machine.in_flight, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
-        """ShadowMemory cells, and the thread of each."""
+        """Return the shadow cells, and the thread of each."""
         cells, cells_per_offset = machine.globals.cells(array, self.offsets, self.size)
         threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
         return cells, np.repeat(threads, cells_per_offset)
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Bytes that an engine reads: in order after their writers, and known to the async proxy."""
+    """Check global bytes that a copy engine reads: ordered after their writers, and fenced for the async proxy."""
     if array.shadow is None:
         return
     for piece in pieces:
@@ -355,9 +355,9 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Bytes that an engine writes, likewise; returns what is in flight, as :class:`Operation` has it. Reductions may meet one another."""
+    """Check global bytes that a copy engine writes, and return the ``array_write`` of its :class:`Operation`."""
     if not array.writable or array.space != "global":
-        machine.hazard("read-only", f"{array.name} is written and may not be", one)
+        machine.hazard("read-only", f"{array.name} is written, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
     before = [shadow.writer[cells] for cells, _ in cells_by_piece]
     for number, (cells, _) in enumerate(cells_by_piece if reduces else ()):
@@ -378,7 +378,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Shared bytes that an engine reads: written, in order, and known to the async proxy; returns their cells."""
+    """Check shared bytes that a copy engine reads: written, ordered, and fenced for the async proxy; return their cells."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")
@@ -386,7 +386,7 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
 
 
 def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
-    """Shared bytes that an engine writes, likewise; reductions may meet one another."""
+    """Check shared bytes that a copy engine writes, and return their cells; reductions do not conflict with each other."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
@@ -401,9 +401,9 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an operation whose accesses have been checked: it completes on an mbarrier, or without one in the lane's bulk group.
+    """Start an operation after the checks of its accesses; it completes on an mbarrier, or in the lane's bulk group.
 
-    ``in_flight`` is what it reads of the array that its data names; of the others see :class:`Operation`.
+    ``in_flight``: its reads of the array in its data; for the others see :class:`Operation`.
     """
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
@@ -419,7 +419,7 @@ def start_operation(
 
 
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
-    """The array that bytes at an address aligned to 16 lie in, and their offsets in it."""
+    """Return the array of bytes at an address, which must be aligned to 16, and their offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)
@@ -434,12 +434,12 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Return which of some last writes to global memory, each met by a thread, are not this proxy's own; they are told apart by CTA."""
+    """Return True for last writes to global memory that are not by the async proxy for the accessing thread or CTA."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
     actor = actor_of(stamps[written])
-    own_writes = by_engine(stamps[written]) & (actor == threads[written])  # it has waited
+    own_writes = by_engine(stamps[written]) & (actor == threads[written])  # the thread has waited for it
     plain = written[(actor < BARRIER_ACTOR) & ~own_writes]
     if len(plain):
         machine.demand_single()
@@ -449,7 +449,7 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
 def check_proxy_global(
     machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Global bytes that the async proxy touches, as :meth:`Engines.check_proxy` for shared ones; ``plain``: see :func:`ordinary`."""
+    """Check the proxy fences of global bytes, like :meth:`Engines.check_proxy` for shared ones; ``plain``: see :func:`ordinary`."""
     if not len(plain):
         return
     actor = actor_of(stamps)
@@ -461,13 +461,13 @@ def check_proxy_global(
         who = machine.launch.name_of(int(actor[at]))
         first = int(cells[at]) * machine.globals.cell - array.skew
         machine.hazard(
-            "proxy", f"{array.where(first)} is {action} by the async proxy; {who} wrote it with no fence.proxy.async of "
-            "global memory since", one, threads=(who,),
+            "proxy", f"{array.where(first)} is {action} by the async proxy with no fence.proxy.async of global memory since "
+            f"it was written by {who}", one, threads=(who,),
         )  # fmt: skip
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Move (or add) the bytes, in units of 16 or as a ``row`` has them; of those in global memory ``kept`` says how many bytes there are, if not all."""
+    """Copy (or add) the bytes of an operation, in units of 16 or of a ``row``; ``kept``: their number per unit in global memory, if not all."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]
@@ -501,7 +501,7 @@ def _put(array: GlobalArray, offsets: Any, raw: Any, data: dict[str, Any]) -> No
         put(array, offsets, raw)
         return
     kept = np.full(len(raw), 16) if kept is None else kept[:, 0]
-    for copy in range(raw.shape[1]):  # one after another: they may add to the same bytes
+    for copy in range(raw.shape[1]):  # one after another, because they may add to the same bytes
         for count in np.unique(kept[kept > 0]).tolist():
             pieces = np.arange(0, count, data["element"])
             at = offsets[kept == count, copy][:, None] + pieces
@@ -519,12 +519,12 @@ def _combine(data: dict[str, Any], old: Any, raw: Any) -> Any:
 
 
 def _red_async(instruction: Instruction, program: Program) -> Step:
-    """``red.async``: an operation of relaxed cluster scope at the destination."""
+    """Compile ``red.async``, a relaxed operation of cluster scope at the destination."""
     *parts, operation, type = instruction.opcode
     compute = atomic_operation(operation, type, family="red.async")
     known = {"red", "async", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
     if compute is None or operation in ("exch", "cas") or not set(parts) <= known or REGISTER_BITS[type] < 32:
-        raise refuse(instruction, "this form of red.async is not known")
+        raise refuse(instruction, "this form of red.async is not supported")
     return _send(instruction, program, type, 1, compute)
 
 
@@ -537,7 +537,7 @@ def _st_async(instruction: Instruction, program: Program) -> Step:
 
 
 def _send(instruction: Instruction, program: Program, type: str, count: int, compute: Any) -> Step:
-    """A store (or with ``compute`` an atomic operation) that counts its bytes on an mbarrier beside its destination."""
+    """Compile a store (or with ``compute`` an atomic) that counts its bytes on an mbarrier in the CTA of its destination."""
     kind = ".".join(instruction.opcode[:2])
     demand_count(instruction, 3)
     destination, values, barrier = instruction.operands
@@ -556,9 +556,9 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             place, where = places[position : position + 1], int(barriers[position])
             machine.mbarriers.use(lanes, np.array([position]), where)
             if where // shared.size != int(place[0]) // shared.size:
-                machine.hazard("window", f"the mbarrier of {kind} is not in the CTA of its destination", one)
+                machine.hazard("window", f"the mbarrier of {kind} must be in the CTA of its destination", one)
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
-                machine.hazard("window", "the destination of red.async is the CTA itself; it must be another", one)
+                machine.hazard("window", "the destination of red.async must be another CTA, got the CTA itself", one)
             cells, _ = shared.cells_from(place, size)
             shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
             row = row_of(elements, position)
@@ -576,9 +576,9 @@ _RESPONSE_BYTES = 16
 
 
 def _try_cancel(instruction: Instruction, program: Program) -> Step:
-    """Every request fails: here all clusters have started. The response is zeros, written through the async proxy.
+    """Compile a request to cancel a cluster, which always fails because all clusters have started; its response is zeros.
 
-    A CTA that has seen one fail may make no other.
+    A CTA must not make another request after it has seen one fail.
     """
     demand_count(instruction, 2)
     to_all = "multicast::cluster::all" in instruction.opcode
@@ -588,7 +588,7 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
-        what = "another request after this CTA has seen that one failed (is_canceled was false), which is undefined: ask no more then"
+        what = "a request after this CTA has seen that one failed (is_canceled was false) is undefined: stop at the first failure"
         machine.hazard_where(machine.engines.refused[machine.cta_of[index]], "lifetime", what, lanes)
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]
@@ -607,7 +607,7 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
 
 
 def _query_cancel(instruction: Instruction, program: Program) -> Step:
-    """Return whether a request succeeded, and the id of the first CTA that will not run, which a failed one does not have."""
+    """Compile a query of whether a request succeeded, or of the id of the cancelled CTA, which a failed one does not have."""
     demand_count(instruction, 2)
     result, response = instruction.operands
     readers = [reader(half, "b64", instruction, program) for half in names_of(response, 2, instruction)]

@@ -1,7 +1,7 @@
-"""Matrices in shared memory as the descriptors of ``wgmma`` and ``tcgen05`` say, in units of 16 bytes (PTX ISA 9.7.16.5.1, 9.7.17.4).
+"""Matrix descriptors of ``wgmma`` and ``tcgen05`` for matrices in shared memory (PTX ISA 9.7.16.5.1, 9.7.17.4).
 
-A row is along M or N, a column along K. What is contiguous is K (``K`` major), or M or N (``MN`` major). A descriptor's
-swizzle is an XOR of shared addresses, so an operand may begin at any unit of the pattern's first row.
+Addresses are in units of 16 bytes. A row is along M or N, a column along K. K is contiguous (K-major), or M or N (MN-major). A
+descriptor's swizzle is an XOR of shared addresses, so an operand may begin at any unit of the pattern's first row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .products import ELEMENT_BITS, values_of
 
 UNIT = 16
 PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
-"""Bits of narrow elements, 16 of which stand at the beginning of a unit."""
+"""The bits of narrow elements, 16 of which are at the beginning of a unit."""
 
 
 @attrs.frozen
 class Swizzle:
-    """A swizzle mode: bytes of a row of its pattern, rows before the pattern goes on elsewhere, and the XOR."""
+    """A swizzle mode: the bytes of a row of its pattern, the rows of the pattern, and the XOR."""
 
     span: int
     shift: int = 3
@@ -32,7 +32,7 @@ class Swizzle:
     rows: int = 8
 
     def __call__(self, addresses: Any) -> Any:
-        """Return where bytes at addresses stand."""
+        """Return swizzled addresses."""
         return addresses ^ (addresses >> self.shift & self.mask)
 
 
@@ -42,10 +42,10 @@ _B128_ATOM32 = Swizzle(128, 2, 0x60, 4)
 
 @attrs.frozen
 class Kind:
-    """What the upper bits of a descriptor say.
+    """The meaning of the upper bits of a descriptor.
 
-    ``shift``: of the swizzle's code; ``swizzles``: by that code; ``reserved``: bits that are fixed, the base offset's
-    among them; ``fixed``: what they are.
+    ``shift``: of the swizzle's code; ``swizzles``: by that code; ``reserved``: the mask of fixed bits, among them the
+    base offset's; ``fixed``: the values of these bits.
     """
 
     shift: int
@@ -69,20 +69,20 @@ class Descriptor:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: Kind) -> Descriptor:
-        """The fields of a descriptor that a lane gives."""
+        """Return the fields of a lane's descriptor after their checks."""
         swizzle = kind.swizzles.get(word >> kind.shift)
         if swizzle is None or word & kind.reserved != kind.fixed:
-            machine.hazard("descriptor", f"0x{word:016x} is not a matrix descriptor of this kind", one)
+            machine.hazard("descriptor", f"0x{word:016x} is not a valid matrix descriptor for this instruction", one)
         return cls((word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, swizzle)
 
     def k_major(self, rows: int, units: int) -> Any:
-        """Addresses of units, ``(rows, units)``: along K a row's units are the leading offset apart, or in a swizzle adjacent."""
+        """Return the addresses of units, ``(rows, units)``; the units of a row are adjacent in a swizzle, else the leading offset apart."""
         row, unit, swizzle = np.arange(rows)[:, None], np.arange(units), self.swizzle
         along = UNIT if swizzle.mask else self.leading
         return swizzle(self.start + row % 8 * swizzle.span + row // 8 * self.stride + unit * along)
 
     def mn_major(self, units: int, columns: int) -> Any:
-        """Addresses of units, ``(columns, units)``, of a matrix whose columns are contiguous."""
+        """Return the addresses of units, ``(columns, units)``, of a matrix whose columns are contiguous."""
         column, unit, swizzle = np.arange(columns)[:, None], np.arange(units), self.swizzle
         wide, rows = swizzle.span // UNIT, swizzle.rows
         along, across = (self.leading, self.stride) if swizzle.mask else (self.stride, self.leading)
@@ -91,7 +91,7 @@ class Descriptor:
 
 
 def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
-    """The places in the unit of 16-byte units at descriptors' addresses in a CTA's shared memory; none is an mbarrier."""
+    """Return the places of 16-byte units at addresses in a CTA's shared memory; check that none is in an mbarrier."""
     shared = machine.shared
     rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
     first = np.full(offsets.size, cta * machine.threads)
@@ -102,18 +102,18 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
 
 
 def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Addresses of the units of an operand of so many rows of M or N and columns, as :func:`matrix_of` takes them."""
+    """Return the addresses of an operand's units, by its rows (M or N) and columns, in the order of :func:`matrix_of`."""
     elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
     return descriptor.mn_major(rows // elems_per_unit, k) if mn_major else descriptor.k_major(rows, k // elems_per_unit)
 
 
 def widen(raw: Any, bits: int) -> Any:
-    """Units of 16 narrow elements as bytes, as the tensor core reads them: those of 4 bits stand in the middle."""
+    """Return units of 16 narrow elements as bytes for the tensor core, with 4-bit elements in the middle bits."""
     return unpack(raw, bits) << (2 if bits == 4 else 0)
 
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Values ``(copies, rows, k)`` of the bytes of an operand's units ``(units, copies, 16)``."""
+    """Return values ``(copies, rows, k)`` from the bytes of an operand's units ``(units, copies, 16)``."""
     if bits := PADDED_BITS.get(type):
         raw = widen(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """The places of the units of an operand, which each of some lanes must know to be written, and their shared cells."""
+    """Return the places and shared cells of an operand's units; check that they were written before each of some lanes."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

@@ -1,6 +1,6 @@
-"""``ld`` and ``st``: what an instruction says of its access, and moving bytes between registers and memory.
+"""Loads and stores: ``ld``, ``st`` and their variants.
 
-Source: PTX ISA 9.7.9.8 to .16; modifiers that only hint at caches change nothing.
+Source: PTX ISA 9.7.9.8 to .16; cache hints have no effect.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count,
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return how to read an address operand: unsigned bits of the width of its register."""
+    """Return how to read an address operand, as unsigned bits of the width of its register."""
     if not isinstance(operand, Memory):
-        raise refuse(instruction, "an address in brackets is wanted")
+        raise refuse(instruction, "expected an address in brackets")
     base, offset = operand.base, operand.offset
     if not base or is_constant(base):
         value = np.full((1, 1), (int(base or 0) + offset) & (2**64 - 1), np.uint64)
@@ -30,7 +30,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
     if base in program.register_bits:
         width = program.register_bits[base]
         if width not in (32, 64):
-            raise refuse(instruction, f"the register {base} has {width} bits where an address is wanted")
+            raise refuse(instruction, f"expected an address of 32 or 64 bits, got the register {base} of {width} bits")
         distance = np.array(offset & ((1 << width) - 1), f"u{width // 8}")
         if not offset:
             return lambda machine, lanes: machine.read(base, lanes)
@@ -40,7 +40,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
 
 
 def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Do as :func:`address_reader`, of shared memory: a generic address, where the opcode names no space, must point there."""
+    """Return how to read a shared address; a generic address, if the opcode has no space, must point to shared memory."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
@@ -57,20 +57,20 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """Do as :func:`address_reader`, of what is loaded or stored in a space; ``""`` is generic, or the space of a variable that is named."""
+    """Return how to read a data address in a space; ``""`` is generic, or the space of a variable in the operand."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
-        raise refuse(instruction, f"the register {base} has 32 bits where a generic address is wanted")
+        raise refuse(instruction, f"expected a generic address of 64 bits, got the register {base} of 32 bits")
     declared_space = next((variable.space for variable in program.variables if variable.name == base), "")
     if space and declared_space and declared_space != space.partition("::")[0]:
-        raise refuse(instruction, f"the variable {base} is in .{declared_space}")
+        raise refuse(instruction, f"expected a variable in .{space}, got {base} in .{declared_space}")
     window = np.uint64(0 if space else {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(declared_space, 0))
     return (lambda machine, lanes: read(machine, lanes) + window) if window else read
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Make handlers of functions of a machine, its lanes, the opcode, and one reader for each operand, a writer where its role has ``=``.
+    """Return a decorator that makes a handler of a function of machine, lanes, opcode, and a reader (``=``: writer) per operand.
 
     A role is a PTX type, or ``[shared]`` for an address in shared memory.
     """
@@ -93,25 +93,25 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """The registers of an operand, one or in braces."""
+    """Return the registers of an operand, one or in braces."""
     names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
-        raise refuse(instruction, f"{count} registers are wanted")
+        raise refuse(instruction, f"expected {count} registers, got {len(names)}")
     return tuple(names)
 
 
 def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
-    """The operands, a cache policy left out."""
+    """Return the operands without a cache policy."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
         operands = operands[:-1]
     if len(operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+        raise refuse(instruction, f"the instruction takes {count} operands, got {len(operands)}")
     return operands
 
 
 def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Load elements as an instruction's opcode says, or its ``parts``."""
+    """Compile a load by an instruction's opcode, or by ``parts``."""
     parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
@@ -131,10 +131,10 @@ def load(instruction: Instruction, program: Program, parts: Parts | None = None)
 
 
 def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Store elements likewise."""
+    """Compile a store by an instruction's opcode, or by ``parts``."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
-        raise refuse(instruction, f".{parts.access.space} cannot be written")
+        raise refuse(instruction, f"a store must not be to .{parts.access.space}, which is read-only")
     destination, source = operands_of(instruction, 2)
     readers = [
         reader(name, parts.type, instruction, program, wider=True)
@@ -147,21 +147,21 @@ def store(instruction: Instruction, program: Program, parts: Parts | None = None
         values, lacking = machine.sources(readers, lanes)
         origins = origins_of(lacking, parts.element)
         if lacking and machine.is_fresh(origins) and not loads_somewhere(program):
-            machine.tell(lanes, origins)  # nobody reads it: whoever wrote this meant something else
+            machine.tell(lanes, origins)  # no instruction reads it, so this is probably a mistake
         machine.store(lanes, access, address(machine, lanes), beside(values, dtype), origins)
 
     return step
 
 
 _PIECE = 8
-"""Bytes that ``st.bulk`` sets at once: its size and address are multiples."""
+"""The granularity of ``st.bulk`` in bytes: its size and address are multiples of it."""
 MOST_ELEMENTS = 1 << 12
-"""Accesses of lanes and copies that are made at once by several instructions; past it one at a time is as fast."""
+"""The largest number of accesses for which several instructions are executed at once; above it, that is not faster."""
 
 
 @attrs.frozen(eq=False)
 class _Several:
-    """Loads or stores in a row that differ in registers and offset only: done as one, by as many more lanes."""
+    """Consecutive loads or stores that differ only in registers and offset, executed as one instruction of more lanes."""
 
     alone: list[Step]
     base: str
@@ -169,7 +169,7 @@ class _Several:
     access: AccessKind
 
     def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
-        """Lanes and addresses of all."""
+        """Return the lanes and addresses of all instructions."""
         index, count = machine.index(lanes), len(self.offsets)
         base = machine.rows(machine.read(self.base, lanes), lanes)
         addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
@@ -177,7 +177,7 @@ class _Several:
         return machine.many, addresses
 
     def one_by_one(self, machine: Machine, lanes: Lanes) -> None:
-        """Too many to do at once."""
+        """Execute the instructions one by one, because they have too many accesses."""
         at = machine.at
         for number, step in enumerate(self.alone):
             machine.at = at + number
@@ -186,7 +186,7 @@ class _Several:
 
 
 def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
-    """One step for loads or stores in a row (see :func:`runs`)."""
+    """Return one step for consecutive loads or stores (see :func:`runs`)."""
     loads = effect_of(instructions[0].opcode).kind == "load"
     parts = parts_of(instructions[0])
     places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
@@ -227,7 +227,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
             try:
                 for number, position in np.ndindex(len(registers), count):
                     elements[number, :, :, position] = registers[number][position](machine, lanes)
-            except HazardError:  # one of them by itself may store what holds nothing
+            except HazardError:  # one of them alone may store undefined values
                 both.one_by_one(machine, lanes)
                 return
         many, addresses = both.addresses(machine, lanes)
@@ -238,7 +238,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
-    """Return where loads or stores stand in a row that can be done as one: first and how many."""
+    """Return the position and number of consecutive loads or stores that can be executed as one."""
     targets = set(program.labels.values())
     groups: list[tuple[int, int]] = []
     first, key = 0, None
@@ -255,7 +255,7 @@ def runs(program: Program) -> list[tuple[int, int]]:
 
 
 def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...], str] | None:
-    """Return what accesses that can be done together have in common, or None."""
+    """Return the key of accesses that can be executed together, or None."""
     plain = effect_of(instruction.opcode).kind in ("load", "store")
     if not plain or instruction.guard or len(instruction.operands) != 2:
         return None
@@ -269,7 +269,7 @@ def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...],
 
 
 def origins_of(lacking: Any, element: int) -> Any:
-    """For :meth:`Machine.store`, of the second of :meth:`Machine.sources`: registers of so many bytes side by side."""
+    """Return the origins of adjacent registers per byte for :meth:`Machine.store`, from those of :meth:`Machine.sources`."""
     if lacking is None:
         return None
     parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
@@ -277,12 +277,12 @@ def origins_of(lacking: Any, element: int) -> Any:
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
-    """Registers side by side as bytes, shape ``(n or 1, C or 1, bytes)``."""
+    """Return adjacent registers as bytes, shape ``(n or 1, C or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """Do as :func:`gather`, of what has been read."""
+    """Return adjacent values as bytes, see :func:`gather`."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))
@@ -293,27 +293,27 @@ def beside(values: list[Any], dtype: Any) -> Any:
 
 
 def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
-    """A constant operand."""
+    """Return the value of a constant operand."""
     if not is_constant(operand):
-        raise refuse(instruction, f"{what} is a constant in the text")
+        raise refuse(instruction, f"{what} must be a constant")
     try:
         return constant_bits(operand, "u32", instruction)
     except UnsupportedPtxError:
-        raise refuse(instruction, f"{what} is not {operand}") from None
+        raise refuse(instruction, f"{what} must be an integer, got {operand}") from None
 
 
 def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> None:
-    """Refuse parts of an opcode that are not known."""
+    """Raise an error for unsupported modifiers of an opcode."""
     for part in instruction.opcode[1:]:
         if part not in known and not is_hint(part):
-            raise refuse(instruction, f"'.{part}' is not known here")
+            raise refuse(instruction, f"the modifier '.{part}' is not supported here")
 
 
 def _store_zeros(instruction: Instruction, program: Program) -> Step:
-    """``st.bulk``: zeros in shared memory, by the thread itself."""
+    """Compile ``st.bulk``, which writes zeros to shared memory as an ordinary store."""
     demand_count(instruction, 3)
     if immediate(instruction.operands[2], instruction, "the value") != 0:
-        raise refuse(instruction, "the value is 0")
+        raise refuse(instruction, "the value must be 0")
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
     size = reader(instruction.operands[1], "b64", instruction, program)
@@ -325,7 +325,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
         for position, lane in enumerate(machine.index(lanes).tolist()):
             count = int(sizes[position])
             if count % _PIECE:
-                machine.hazard("alignment", f"{count} bytes; the size must be a multiple of {_PIECE}", lanes, position)
+                machine.hazard("alignment", f"the size must be a multiple of {_PIECE}, got {count}", lanes, position)
             if count:
                 offsets = np.arange(0, count, _PIECE, dtype=np.uint64)[:, None].astype(where.dtype)
                 machine.store(np.full(len(offsets), lane), access, where[position] + offsets, zeros)
@@ -334,7 +334,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
 
 
 def _store_async(instruction: Instruction, program: Program) -> Step:
-    """``st.async.release`` to global memory: what the thread did before is there before it is."""
+    """Compile ``st.async.release`` to global memory, as a release store."""
     mods = modifiers_of(instruction.opcode)
     size = REGISTER_BITS[mods.type] // 8
     return store(instruction, program, Parts(AccessKind(mods.space, size, "release", mods.scope), mods.type, 1, size))

@@ -1,8 +1,8 @@
-"""``ldmatrix``, ``stmatrix`` and ``movmatrix``: matrices between shared memory and the registers of a warp.
+"""The instructions ``ldmatrix``, ``stmatrix`` and ``movmatrix`` for matrices in the registers of a warp.
 
-A matrix has rows of 16 bytes in shared memory; lane ``rows * j + r`` gives the address of row ``r`` of matrix ``j``. Who holds
-which element is data (:data:`_FORMS`). Source: PTX ISA 9.7.14.5.15 to .17; how elements of 4 and 6 bits come to stand in the low
-bits of a byte, CUTLASS.
+A matrix has rows of 16 bytes in shared memory; lane ``rows * j + r`` has the address of row ``r`` of matrix ``j``. :data:`_FORMS`
+has the layouts of elements in registers. Source: PTX ISA 9.7.14.5.15 to .17, and CUTLASS for elements of 4 and 6 bits, which
+become the low bits of a byte.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _FORMS = {  # rows, bytes of an element in a register, and the steps of a matrix
     ("stmatrix", "m16n8", True): (8, 1, ((4, 1, 0), (2, 0, 1), (2, 0, 2), (8, 4, 0))),
 }
 PACKED_BITS = {"b6x16_p32": 6, "b4x16_p64": 4}
-"""Formats of 16 elements at the beginning of 16 bytes -> bits of each."""
+"""Formats with 16 elements at the beginning of 16 bytes -> bits of an element."""
 
 
 @attrs.frozen(eq=False)
 class _Move:
-    """What an instruction moves.
+    """The matrices of an instruction.
 
-    ``tiles``: how many matrices; ``rows``: of each; ``bytes``: of an element; ``packed``: bits of an element in shared
-    memory, where it is narrower there; else 0; ``lane, element``: of each element of all the matrices, row by row.
+    ``tiles``: number of matrices; ``rows``: of each; ``bytes``: of an element; ``packed``: bits of an element in shared
+    memory, if it is narrower there, else 0; ``lane, element``: of each element of all matrices, row by row.
     """
 
     tiles: int
@@ -51,11 +51,11 @@ class _Move:
 
     @property
     def registers(self) -> int:
-        """Return the registers of a lane."""
+        """The number of registers per lane."""
         return len(self.lane) * self.bytes // 128
 
     def to_lanes(self, rows: Any) -> Any:
-        """From elements of rows ``(rows, copies, n)`` to those of lanes: ``(lanes, copies, n)``."""
+        """Return elements of rows ``(rows, copies, n)`` as elements of lanes ``(lanes, copies, n)``."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
         elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
@@ -63,7 +63,7 @@ class _Move:
         return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
     def to_rows(self, lanes: Any) -> Any:
-        """The reverse of :meth:`to_lanes`."""
+        """Return elements of lanes as elements of rows, the reverse of :meth:`to_lanes`."""
         copies = lanes.shape[1]
         elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)
@@ -82,22 +82,22 @@ def _form_of(instruction: Instruction) -> _Move:
     shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
     trans, packed = "trans" in parts, next((bits for format, bits in PACKED_BITS.items() if format in parts), 0)
     if (name, shape, trans) not in _FORMS:
-        raise refuse(instruction, f"this form of {name} is not known")
+        raise refuse(instruction, f"this form of {name} is not supported")
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
 
 
 def _rows(machine: Machine, lanes: Lanes, form: _Move, addresses: Any) -> tuple[Any, Any]:
-    """The lanes that give the addresses of rows, and these."""
-    index = machine.demand_full_warps(lanes, "a matrix is moved")
+    """Return the lanes with the addresses of rows, and these addresses."""
+    index = machine.demand_full_warps(lanes, "ldmatrix and stmatrix")
     addresses = machine.rows(addresses, lanes)
-    if machine.program.arch <= 75:  # there all must be valid
+    if machine.program.arch <= 75:  # all addresses must be valid
         machine.shared.place(index, addresses, _ROW.bytes)
     giving = np.nonzero(machine.lane[index, 0] < form.rows * form.tiles)[0]
     return index[giving], addresses[giving]
 
 
 def unpack(rows: Any, bits: int) -> Any:
-    """Rows of bytes with 16 narrow elements each, one to a byte."""
+    """Return rows of 16 narrow elements each, with one element per byte."""
     places = np.arange(16) * bits
     wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
     return (wide >> places % 8 & (1 << bits) - 1).astype(np.uint8)
@@ -147,7 +147,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
 
 
 def _elements(machine: Machine, lanes: Lanes, readers: list[Reader], size: int) -> tuple[Any, Any]:
-    """Elements of registers ``(lanes, copies, n)``, and where what they lack came from ``(lanes, n)``, or None."""
+    """Return elements of registers ``(lanes, copies, n)``, and the origins of undefined ones ``(lanes, n)``, or None."""
     values, lacking = machine.sources(readers, lanes)
     words = machine.stack(values, lanes, -1)
     origins = origins_of(lacking, 4)
@@ -164,7 +164,7 @@ def _transpose(instruction: Instruction, program: Program) -> Step:
     as_rows, as_columns = (_form("ldmatrix", "m8n8", 1, 0, trans=trans) for trans in (False, True))
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        index = machine.demand_full_warps(lanes, "a matrix is moved")
+        index = machine.demand_full_warps(lanes, "movmatrix")
         elements, origins = _elements(machine, lanes, readers, as_rows.bytes)
         write(machine, lanes, as_columns.to_lanes(as_rows.to_rows(elements)).view(np.uint32)[:, :, 0])
         if origins is not None:

@@ -1,4 +1,4 @@
-"""Moves, conversions of addresses, and instructions that change nothing that a program can see."""
+"""Moves, conversions of addresses, and instructions without visible effects."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _move(instruction: Instruction, program: Program) -> Step:
 
 
 def _move_wide(instruction: Instruction, program: Program) -> Step:
-    """``mov.b128``: between registers of 128 bits, and pairs of 64."""
+    """Compile ``mov.b128`` between registers of 128 bits and pairs of 64 bits."""
     demand_count(instruction, 2)
     names = [operand.items if isinstance(operand, Braces) else () for operand in instruction.operands]
     if any(len(name) != 2 for name in names):
-        raise refuse(instruction, "128 bits, or two registers of 64, are wanted")
+        raise refuse(instruction, "an operand must be a register of 128 bits, or two of 64 bits")
     writers = [writer(name, "b64", instruction, program) for name in names[0]]
     readers = [reader(name, "b64", instruction, program) for name in names[1]]
 
@@ -47,11 +47,11 @@ def _move_wide(instruction: Instruction, program: Program) -> Step:
 
 
 def _part(instruction: Instruction, type: str, vector: Braces) -> int:
-    """Bits of an element of a packed move."""
+    """Return the bits of an element of a packed move."""
     width = width_of(type)
     part = width // len(vector.items)
     if type[0] != "b" or len(vector.items) not in (2, 4) or part not in (8, 16, 32):
-        raise refuse(instruction, f"{len(vector.items)} elements do not make a .{type}")
+        raise refuse(instruction, f"a .{type} cannot be packed from {len(vector.items)} elements")
     return part
 
 
@@ -91,7 +91,7 @@ _SAME = ("global", "const", "param", "param::entry")
 
 @with_operands("=u64", "u64")
 def _convert_address(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, read: Reader) -> None:
-    """``cvta``: an address of a state space to a generic one, or back (``.to``)."""
+    """Execute ``cvta``: convert an address of a state space to a generic one, or back (``.to``)."""
     space = next(part for part in opcode[1:] if part in _WINDOWS or part in _SAME)
     address, window = read(machine, lanes), np.uint64(_WINDOWS.get(space, 0))
     if space in _SAME or "to" not in opcode:
@@ -120,10 +120,10 @@ def _is_space(machine: Machine, lanes: Lanes, opcode: Any, write: Writer, read: 
 
 
 def _map_address(instruction: Instruction, program: Program) -> Step:
-    """``mapa``: the same place in the shared memory of another CTA of the cluster."""
+    """Compile ``mapa``: the same place in the shared memory of another CTA of the cluster."""
     form = instruction.opcode[1:]
     if form == ("u32",):
-        raise refuse(instruction, "a generic address has 64 bits")
+        raise refuse(instruction, "a generic address must have 64 bits")
     demand_count(instruction, 3)
     write = writer(instruction.operands[0], form[-1], instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)
@@ -133,7 +133,7 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
         address, wanted = read(machine, lanes), rank(machine, lanes)
         size = machine.ncluster[0] * machine.ncluster[1] * machine.ncluster[2]
         most = machine.rows(wanted, lanes).max(axis=1)
-        say = lambda at: f"maps to CTA {int(most[at])} of a cluster of {size}"  # noqa: E731
+        say = lambda at: f"the rank must be below the cluster size {size}, got {int(most[at])}"  # noqa: E731
         machine.hazard_where(most >= size, "window", say, lanes)
         kept = address & ~address.dtype.type(0xFF << RANK_BITS)
         write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(RANK_BITS)))
@@ -144,7 +144,7 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
 def _rank_of_address(instruction: Instruction, program: Program) -> Step:
     form = instruction.opcode[1:]
     if form == ("u32",):
-        raise refuse(instruction, "a generic address has 64 bits")
+        raise refuse(instruction, "a generic address must have 64 bits")
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)
@@ -157,7 +157,7 @@ def _rank_of_address(instruction: Instruction, program: Program) -> Step:
 
 
 def _branch_indexed(instruction: Instruction, program: Program) -> Step:
-    """``brx.idx``: to the label that an index picks."""
+    """Compile ``brx.idx``, a branch to the label at an index."""
     targets = instruction.operands[1]
     assert isinstance(targets, Braces)
     read = reader(instruction.operands[0], "u32", instruction, program)
@@ -165,7 +165,7 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.uniform(read(machine, lanes), lanes)
-        say = lambda at: f"index {int(chosen[at])} in a list of {len(places)} targets"  # noqa: E731
+        say = lambda at: f"the index must be below {len(places)}, the number of targets, got {int(chosen[at])}"  # noqa: E731
         machine.hazard_where(chosen >= len(places), "bounds", say, lanes)
         index = machine.index(lanes)
         for number in np.unique(chosen).tolist():
@@ -178,22 +178,22 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 def _trap(machine: Machine, lanes: Lanes, opcode: Any) -> None:
     thread = machine.name_of(int(machine.index(lanes)[0]))
     text = next((text for name, text in reversed(machine.launch.printed) if name == thread), "").strip()
-    machine.hazard("trap", "the program aborts itself here" + (f"; it printed: {text}" if text else ""), lanes)
+    machine.hazard("trap", "the program executes a trap" + (f"; it printed: {text}" if text else ""), lanes)
 
 
 @with_operands()
 def _breakpoint(machine: Machine, lanes: Lanes, opcode: Any) -> None:
-    machine.hazard("trap", "the program stops here for a debugger", lanes)
+    machine.hazard("trap", "the program executes a breakpoint", lanes)
 
 
 def _stack(instruction: Instruction, program: Program) -> Step:
-    """``alloca``, ``stacksave``, ``stackrestore``: the top of each thread's stack, an address in local memory."""
+    """Compile ``alloca``, ``stacksave`` and ``stackrestore``, which use the stack of each thread in local memory."""
     name, *types = instruction.opcode
     operands = instruction.operands
     demand_count(instruction, *((2, 3) if name == "alloca" else (1,)))
     align = immediate(operands[2], instruction, "the alignment") if len(operands) == 3 else 8
     if align not in (1, 2, 4, 8, 16):
-        raise refuse(instruction, f"an alignment of {align}: it is 1, 2, 4, 8 or 16")
+        raise refuse(instruction, f"the alignment must be 1, 2, 4, 8 or 16, got {align}")
     if name == "stackrestore":
         top = reader(operands[0], types[0], instruction, program)
         return lambda machine, lanes: machine.local.give_back(lanes, top(machine, lanes))
@@ -210,14 +210,14 @@ def _stack(instruction: Instruction, program: Program) -> Step:
 
 
 def _hint(instruction: Instruction, program: Program) -> Step:
-    """Instructions about time: they change no value that a program can read."""
+    """Compile hints about time, which change no value."""
     for operand in instruction.operands:
         reader(operand, "u32", instruction, program)
     return lambda machine, lanes: None
 
 
 def _create_policy(instruction: Instruction, program: Program) -> Step:
-    """A cache policy: its bits mean nothing here, and nothing may depend on them but cache hints."""
+    """Compile ``createpolicy``; its result is only for cache hints, so its bits are zero."""
     write = writer(instruction.operands[0], "b64", instruction, program)
     return lambda machine, lanes: write(machine, lanes, np.zeros((1, 1), np.uint64))
 

@@ -1,4 +1,4 @@
-"""Operands of instructions: checked when a program is compiled, read and written as bits when it runs."""
+"""The operands of instructions: their checks at compilation, and their reads and writes as bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..threads.threads import FULL, Lanes
 Step = Callable[[Machine, Lanes], None]
 Handler = Callable[[Instruction, Program], Step]
 Reader = Callable[[Machine, Lanes], Any]
-"""From the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
+"""A function from the machine and some of its lanes to unsigned bits of shape ``(lanes or 1, copies or 1)``."""
 Writer = Callable[[Machine, Lanes, Any], None]
 
 __all__ = ["CARRY", "Handler", "Lanes", "Reader", "Step", "Writer", "constant_bits", "demand_count", "is_constant"]
@@ -28,7 +28,7 @@ _UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uin
 
 
 def width_of(type: str) -> int:
-    """Bits of a PTX type."""
+    """Return the number of bits of a PTX type."""
     if type in ("u16x2", "s16x2", "f16x2", "bf16x2"):
         return 32
     if type == "f32x2":
@@ -37,14 +37,14 @@ def width_of(type: str) -> int:
 
 
 def demand_count(instruction: Instruction, *counts: int) -> None:
-    """Refuse an instruction that has another number of operands."""
+    """Raise an error for an instruction with another number of operands."""
     if len(instruction.operands) not in counts:
         wanted = " or ".join(map(str, counts))
-        raise refuse(instruction, f"it takes {wanted} operands, not {len(instruction.operands)}")
+        raise refuse(instruction, f"the instruction takes {wanted} operands, got {len(instruction.operands)}")
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Return what PTX says of an instruction, held against the program's target and version."""
+    """Return the core's rules for an instruction, after a check of the program's target and version."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -57,19 +57,19 @@ def hold(instruction: Instruction, program: Program) -> Needed:
 def _demand(needed: Needed, instruction: Instruction, program: Program) -> None:
     ways = [needs.version for needs in needed.ways if needs.met_by(program.target)]
     if not ways:
-        raise refuse(instruction, f"it needs {needed.needs}; the target is {program.target}")
+        raise refuse(instruction, f"the instruction needs {needed.needs}, but the target is {program.target}")
     if min(ways) > program.version:
         wanted, have = ("{}.{}".format(*version) for version in (min(ways), program.version))
-        raise refuse(instruction, f"it needs PTX ISA {wanted}; the text has .version {have}")
+        raise refuse(instruction, f"the .version must be {wanted} or newer, got {have}")
 
 
 def is_constant(operand: Operand) -> TypeGuard[str]:
-    """Return whether an operand is a constant in the text."""
+    """Return True if an operand is a constant."""
     return isinstance(operand, str) and (operand[0] == "-" or operand[0].isdigit())
 
 
 def constant_bits(text: str, type: str, instruction: Instruction) -> int:
-    """The bits of a constant as a type; of a whole number those that the type holds."""
+    """Return the bits of a constant as a type; integers are truncated to the type."""
     width = width_of(type)
     if text[:2] in ("0f", "0d"):
         pattern = int(text[2:], 16)
@@ -95,8 +95,8 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
     """Return how to read a source operand as bits of a type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
-    type that the instruction wants; ``instruction``: for messages; ``program``: where registers and variables are
-    declared; ``wider``: a register may be wider than the type (``cvt``, ``st``); its low bits count.
+    type of the instruction; ``instruction``: for messages; ``program``: declares the registers and variables;
+    ``wider``: a register may be wider than the type (``cvt``, ``st``); its low bits are used.
     """
     dtype = _UNSIGNED[width_of(type)]
     if isinstance(operand, Negated):
@@ -120,7 +120,7 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         width = program.register_bits[operand]
         _demand_type(operand, type, instruction, program)
         if width != width_of(type) and not (wider and width > width_of(type) and type != "pred"):
-            raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is wanted")
+            raise refuse(instruction, f"expected a .{type} register, got {operand} with {width} bits")
         if width == width_of(type):
             return lambda machine, lanes: machine.read(operand, lanes)
         return lambda machine, lanes: machine.read(operand, lanes).astype(dtype)
@@ -139,21 +139,21 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
 
 
 def _demand_type(name: str, type: str, instruction: Instruction, program: Program) -> None:
-    """Demand that a register is declared with a type that goes with one of an instruction: integers, floats, or only bits."""
+    """Raise an error if the declared type of a register does not fit that of an instruction: integers, floats, or only bits."""
     declared = program.register_types.get(name, "b")
     is_float, wants_float = declared[0] == "f", type[0] == "f" or type.startswith("bf")
     wider = is_float and program.register_bits[name] != width_of(type)
     plain_bits = type[0] == "b" and not wants_float
     packed = type.endswith("x2") and declared != type
     if declared[0] != "b" and not plain_bits and (is_float != wants_float or wider or packed):
-        raise refuse(instruction, f"the register {name} is .{declared} where .{type} is wanted")
+        raise refuse(instruction, f"expected a .{type} register, got {name} of type .{declared}")
 
 
 _WIDE_SPECIAL = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec", *(f"%pm{n}_64" for n in range(8)))
 
 
 def _demand_special(name: str, type: str, instruction: Instruction) -> None:
-    """Demand that a special register may stand in an instruction: ``mov``, and ``cvt`` between integers."""
+    """Raise an error for a special register outside ``mov`` and ``cvt`` between integers."""
     converts = instruction.opcode[0] == "cvt" and all(part[0] in "us" for part in instruction.opcode[-2:])
     if type == "pred" or name == "%is_explicit_cluster":
         fits = type == "pred" and name == "%is_explicit_cluster" and instruction.opcode[0] == "mov"
@@ -168,17 +168,17 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Demand that operands are the same in every copy, before lanes wait for others: those that came first do not come again.
+    """Check that operands are the same in every copy before lanes wait, because waiting lanes do not execute again.
 
     Raises:
-        CopiesDiverged: they are not.
+        CopiesDiverged: the operands differ.
     """
     for read in readers if lanes is not FULL else ():
         machine.uniform(read(machine, lanes), lanes)
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """Return how to write a result of a type to a register; into a wider one it is extended (``cvt``, ``ld``)."""
+    """Return how to write a result of a type to a register; a wider register gets it extended (``cvt``, ``ld``)."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:
@@ -188,7 +188,7 @@ def writer(operand: Operand, type: str, instruction: Instruction, program: Progr
     if width == width_of(type):
         return lambda machine, lanes, values: machine.write(name, lanes, values)
     if not (wider and width > width_of(type) and type != "pred"):
-        raise refuse(instruction, f"the register {operand} has {width} bits where .{type} is written")
+        raise refuse(instruction, f"expected a .{type} register for the result, got {operand} with {width} bits")
     if type[0] != "s":
         return lambda machine, lanes, values: machine.write(name, lanes, values.astype(_UNSIGNED[width]))
 

@@ -1,9 +1,9 @@
-"""What CUDA C++ calls and the driver defines: ``printf``, ``assert``, ``malloc`` and ``free``.
+"""Functions of CUDA C++ that the driver defines: ``printf``, ``assert``, ``malloc`` and ``free``.
 
 ``printf`` is ``vprintf`` with the addresses of a format and of its arguments.
 
-Source: CUDA programming guide, "Formatted output". Arguments lie one after another as in a structure; integers below 32 bits
-arrive as 32 bits, float as double.
+Source: CUDA programming guide, "Formatted output". Arguments are laid out as in a structure; integers below 32 bits
+are passed as 32 bits, float as double.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<letter>[diouxXcsfFeEgGaAp%])"
 )
 _MOST_WIDE = 4096
-"""Columns of a field: a width may be an argument."""
+"""The largest width of a field, which may be an argument."""
 _MOST_TEXT = 1 << 16
-"""Characters of a format or of a text."""
+"""The largest number of characters in a format or a string."""
 _BYTE = AccessKind("", 1)
 
 
 def _each_lane(
     call: Callable[[Machine, Any, list[int]], int | None], *sizes: int
 ) -> Callable[[Instruction, Program], Step]:
-    """A function of the driver, called lane by lane with its arguments, which have these sizes in bytes; what it returns is its result."""
+    """Return the handler of a driver function, which is called for each lane with arguments of these sizes in bytes."""
 
     def handler(instruction: Instruction, program: Program) -> Step:
         names = [operand.base for operand in instruction.operands if isinstance(operand, Memory)]
@@ -69,7 +69,7 @@ def _fail(machine: Machine, lane: Any, arguments: list[int]) -> None:
     condition, _, _, function = (
         _text_at(machine, lane, argument) if number != 2 else "" for number, argument in enumerate(arguments[:4])
     )
-    machine.hazard("trap", f"the assertion `{condition}` in {function} fails", lane)
+    machine.hazard("trap", f"assertion `{condition}` failed in {function}", lane)
 
 
 def _allocate(machine: Machine, lane: Any, arguments: list[int]) -> int:
@@ -89,9 +89,9 @@ def _free(machine: Machine, lane: Any, arguments: list[int]) -> None:
 
 @with_operands("u64")
 def _not_a_function(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None:
-    """A call through a pointer that no function fits."""
+    """Raise the hazard of a call through a pointer that does not point to a matching function."""
     value = int(machine.uniform(address(machine, lanes), lanes)[0])
-    what = f"the address 0x{value:x} is called, and no function with such parameters is there"
+    what = f"the address 0x{value:x} is called, but it is not a function with these parameters"
     machine.hazard("bounds", what, lanes)
 
 
@@ -100,7 +100,7 @@ def _load(machine: Machine, lane: Any, access: AccessKind, address: Any) -> byte
 
 
 def _text_at(machine: Machine, lane: Any, address: int) -> str:
-    """The text of C at an address."""
+    """Return the C string at an address."""
     characters = bytearray()
     while len(characters) < _MOST_TEXT and (byte := _load(machine, lane, _BYTE, [address + len(characters)])[0]):
         characters.append(byte)
@@ -108,13 +108,13 @@ def _text_at(machine: Machine, lane: Any, address: int) -> str:
 
 
 class _Arguments:
-    """The arguments of one call, taken one after another."""
+    """The arguments of one call, which are read in order."""
 
     def __init__(self, machine: Machine, lane: Any, address: int) -> None:
         self._machine, self._lane, self._at = machine, lane, address
 
     def take(self, code: str) -> Any:
-        """The next argument, by its code of :mod:`struct`; it stands at a multiple of its size."""
+        """Return the next argument, by its code of :mod:`struct`; its offset is a multiple of its size."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
         raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))
@@ -122,12 +122,12 @@ class _Arguments:
         return struct.unpack(f"<{code}", raw)[0]
 
     def text(self) -> str:
-        """The next argument, the address of a text."""
+        """Return the string at the address that is the next argument."""
         return _text_at(self._machine, self._lane, self.take("Q"))
 
 
 def _format(arguments: _Arguments, format: str) -> tuple[str, int]:
-    """A format with its arguments, and how many conversions it has."""
+    """Return a formatted string, and the number of conversions in the format."""
     count = 0
 
     def convert(match: re.Match[str]) -> str:
@@ -150,7 +150,7 @@ def _format(arguments: _Arguments, format: str) -> tuple[str, int]:
             value = arguments.text() if letter == "s" else chr(arguments.take("i") & 0xFF)
         else:
             value = arguments.take("Q" if letter == "p" else "d")
-        if letter in "cpaA":  # what Python has no conversion for
+        if letter in "cpaA":  # Python has no such conversion
             value = hex(value) if letter == "p" else value if letter == "c" else value.hex()
             letter = "s"
         return str(f"{shape}{letter}" % value)

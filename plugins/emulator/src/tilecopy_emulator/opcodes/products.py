@@ -1,9 +1,9 @@
-"""What the matrix instructions have in common: who holds which element of an operand, and the product.
+"""Fragments and products, which the matrix instructions share.
 
-A fragment is data: who holds each element of a matrix, from its extents with a step over threads and one over a thread's elements.
-Products are exact. Their sum, the accumulator included, is rounded once to the type of the result, to nearest: the ISA
-leaves order and rounding open for floating-point sums, so that the last bits of hardware may differ where a sum is not exact.
-For float64 each product is added by one ``fma``, in the order of K, as the ISA says of its precision; integers wrap or saturate.
+A fragment has the thread and the element of each place of a matrix, from extents with a step over threads and one over elements.
+Products are exact. Their sum, with the accumulator, is rounded once to nearest in the type of the result. The ISA leaves the
+order and the rounding of floating-point sums open, so the last bits may differ from a GPU's if a sum is not exact.
+For float64, one ``fma`` adds each product, in the order of K, as the ISA requires; integers wrap or saturate.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ..alu.formats import F32, F64, FORMATS, decode, encode, quantize
 
 _OTHER_BITS = {"e2m1": 8, "e2m3": 8, "e3m2": 8, "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ELEMENT_BITS = {name: format.bits for name, format in FORMATS.items()} | _OTHER_BITS
-"""Bits that an element of each type takes in a register or in shared memory (those of 4 and 6 bits stand in bytes)."""
+"""The bits of an element of each type in a register or in shared memory (elements of 4 and 6 bits take a byte)."""
 _BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
-"""By float type of less than 8 bits: the bits below it in its byte, those of its exponent, and those of its fraction."""
+"""Float type of at most 8 bits -> unused low bits of its byte, bits of its exponent, and bits of its fraction."""
 
 
 @attrs.frozen(eq=False)
 class Fragment:
     """A matrix in the registers of some threads.
 
-    ``rows, columns``: its extents; ``type``: of its elements; ``thread, element``: of each element of the matrix, row
-    by row, who holds it and which of theirs it is.
+    ``rows, columns``: its extents; ``type``: of its elements; ``thread, element``: for each element of the matrix, row
+    by row, its thread and its number among the thread's elements.
     """
 
     rows: int
@@ -40,28 +40,28 @@ class Fragment:
 
     @property
     def per_register(self) -> int:
-        """Elements of a register of 32 bits (of float64: of a register)."""
+        """The number of elements per register of 32 bits (of 64 bits for float64)."""
         return max(1, 32 // ELEMENT_BITS[self.type])
 
     @property
     def registers(self) -> int:
-        """Registers of a thread."""
+        """The number of registers per thread."""
         return (int(self.element.max()) + 1) // self.per_register
 
     @property
     def register_type(self) -> str:
-        """PTX type of its registers."""
+        """The PTX type of its registers."""
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """The matrix, shape ``(groups, copies, rows, columns)``, of registers ``(registers, groups, threads, copies)``."""
+        """Return the matrix ``(groups, copies, rows, columns)`` from registers ``(registers, groups, threads, copies)``."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Registers of the bits of a matrix; the reverse of :meth:`values`, but for decoding."""
+        """Return registers from the bits of a matrix, the reverse of :meth:`values` without the encoding."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)
@@ -70,19 +70,19 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Return for each element what a register ``(registers, groups, threads)`` says: ``(groups, rows, columns)``."""
+        """Return for each element ``(groups, rows, columns)`` the value of its register ``(registers, groups, threads)``."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return for each register the greatest that its elements ``(groups, rows, columns)`` say."""
+        """Return for each register the maximum over its elements ``(groups, rows, columns)``."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Thread and element of each place of an array, row by row: its extents, each with its step over both."""
+    """Return the thread and element of each place of an array, row by row, from extents with a step over each."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -93,24 +93,24 @@ def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=256)
 def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Fragment:
-    """The one pattern of all of them: runs of ``size`` elements, four threads beside each other, eight rows of those."""
+    """Return a fragment of the common pattern: runs of ``size`` elements, four threads per row, eight rows."""
     eights, runs = rows // (8 * warps), columns // (4 * size)
     down, along = ((warps, 32, 0), (eights, 0, size), (8, 4, 0)), ((runs, 0, eights * size), (4, 1, 0), (size, 0, 1))
     return Fragment(rows, columns, type, *layout(*down, *along))
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
-    """A or (as N x K) B in registers: a run is a register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
+    """Return the fragment of A or (as N x K) B, whose runs are registers. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
     return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
 
 
 def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
-    """C and D in registers: a run is two elements."""
+    """Return the fragment of C and D, whose runs are two elements."""
     return _fragment(rows, columns, type, warps, 2)
 
 
 def values_of(words: Any, type: str) -> Any:
-    """The values of packed words, as float64, along a new last axis."""
+    """Return the values of packed words, as float64, along a new last axis."""
     bits = ELEMENT_BITS[type]
     words = np.ascontiguousarray(words)[..., None]
     if bits < 8:
@@ -140,11 +140,11 @@ def _byte_floats(type: str) -> Any:
 def product(
     a: Any, b: Any, c: Any, type: str, *, direction: str = "rn", saturate: bool = False, xor: bool = False
 ) -> Any:
-    """The bits of ``a @ b.T + c`` as a type.
+    """Return the bits of ``a @ b.T + c`` in a type.
 
     ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
-    ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether an integer
-    that does not fit becomes the nearest that does; ``xor``: whether elements of one bit are combined by it, not by
+    ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether integers
+    saturate on overflow; ``xor``: whether elements of one bit are combined by ``xor`` instead of
     ``and``.
     """
     with np.errstate(all="ignore"):
@@ -154,7 +154,7 @@ def product(
                 c = double.fma(left, right, c, direction)
             return encode(np.ascontiguousarray(c), F64)
         columns = b.swapaxes(-1, -2)
-        rows = min(16, a.shape[-2])  # at a time: for more, BLAS starts threads, which wait longer than they multiply
+        rows = min(16, a.shape[-2])  # at a time: for more, BLAS starts threads, which cost more than they gain
         blocks = a.reshape(*a.shape[:-2], -1, rows, a.shape[-1]) @ columns[..., None, :, :]
         both = blocks.reshape(*blocks.shape[:-3], -1, blocks.shape[-1])
         sums = (a.sum(axis=-1)[..., None] + columns.sum(axis=-2)[..., None, :] - 2 * both if xor else both) + c

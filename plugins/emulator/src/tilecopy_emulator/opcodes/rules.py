@@ -1,7 +1,7 @@
-"""What assemblers demand of the operands of every instruction, beside what its handler reads of them.
+"""The rules of assemblers for operands, in addition to the checks of each handler.
 
-A program that breaks one of these rules could not be loaded, so it is refused before it runs. Source: PTX ISA, sections 5 to 9,
-and ptxas 13.0 where the ISA leaves it open.
+A program that breaks one of these rules does not assemble, so it is an error before the run. Source: PTX ISA, sections 5 to 9,
+and ptxas 13.0 if the ISA leaves it open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..program import (
 from .operands import is_constant, refuse
 
 _DISCARDING = ("atom", "setp", "mbarrier.arrive", "mbarrier.arrive_drop", "elect")
-"""Opcodes whose result may be ``_`` as a whole; elements of a vector always may."""
+"""Opcodes whose whole result may be ``_``; elements of a vector always may."""
 
 MOST_STATIC_BYTES = 48 << 10
 _SPACES = ("global", "shared", "local", "const", "param")
@@ -57,11 +57,11 @@ _RANGES: dict[str, dict[int, Sequence[int]]] = {
     "tcgen05.alloc": {1: (32, 64, 128, 256, 512)},
     "tcgen05.dealloc": {1: (32, 64, 128, 256, 512)},
 }
-"""By the start of an opcode: the position of an operand, and the numbers that may stand there in the text; none: a register must."""
+"""Start of an opcode -> position of an operand -> its allowed constants; none: it must be a register."""
 
 
 def demand_operands(instruction: Instruction, needed: Needed, program: Program) -> None:
-    """Refuse operands that no assembler takes."""
+    """Raise an error for operands that assemblers reject."""
     ranges = _ranges_of(instruction.opcode)
     for position, operand in enumerate(instruction.operands):
         if isinstance(operand, (Memory, TensorAddress)):
@@ -71,11 +71,11 @@ def demand_operands(instruction: Instruction, needed: Needed, program: Program) 
         elif isinstance(operand, Braces):
             _demand_alike(operand, instruction, program)
         elif position in ranges and is_constant(operand) and not _may_be(operand, ranges[position]):
-            raise refuse(instruction, f"operand {position + 1} cannot be {operand}")
+            raise refuse(instruction, f"operand {position + 1} must not be {operand}")
     if "L2::cache_hint" in instruction.opcode:
         policies = instruction.operands[-2:] if "cp_mask" in instruction.opcode else instruction.operands[-1:]
         if not policies or program.register_types.get(str(policies[0])) not in ("b64", "u64", "s64"):
-            raise refuse(instruction, "a cache policy must be a register of 64 bits")
+            raise refuse(instruction, "the cache policy must be a 64-bit register")
     if instruction.operands:
         _demand_result(instruction.operands[0], instruction)
 
@@ -96,7 +96,7 @@ def _ranges_of(opcode: tuple[str, ...]) -> dict[int, Sequence[int]]:
 
 @lru_cache(maxsize=1 << 12)
 def _space_of(opcode: tuple[str, ...]) -> tuple[str, ...]:
-    """The space of an instruction's address; empty where it names none, or several for several addresses."""
+    """Return the state space of an instruction's address; empty if it names none, or several for several addresses."""
     named = tuple(part for part in opcode if part.partition("::")[0] in _SPACES)
     return named if len(named) == 1 else ()
 
@@ -106,11 +106,11 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
     discards = opcode[0] in _DISCARDING or ".".join(opcode[:2]) in _DISCARDING
     whole = operand.first if isinstance(operand, Pair) else operand
     if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
-        raise refuse(instruction, "elect gives a predicate: _|p")
+        raise refuse(instruction, "the result of elect must have a predicate: _|p")
     if opcode[0] == "ldmatrix" and not isinstance(operand, Braces):
-        raise refuse(instruction, "ldmatrix writes registers in braces")
+        raise refuse(instruction, "the result of ldmatrix must be registers in braces")
     if whole == "_" and not discards:
-        raise refuse(instruction, f"the result of {opcode[0]} cannot be left out")
+        raise refuse(instruction, f"the result of {opcode[0]} must not be _")
 
 
 def _demand_address(
@@ -119,18 +119,18 @@ def _demand_address(
     base = operand.base
     if base in program.register_bits:
         if program.register_types.get(base, "b")[0] == "f":
-            raise refuse(instruction, f"the register {base} of .{program.register_types[base]} is not an address")
+            raise refuse(instruction, f"the address {base} must not be a register of .{program.register_types[base]}")
         width = 32 if instruction.opcode[0] == "tcgen05" and not spaces else 64 if spaces == ("global",) else 0
         if width and program.register_bits[base] != width:
             have = program.register_bits[base]
-            raise refuse(instruction, f"the register {base} has {have} bits where an address of {width} is wanted")
+            raise refuse(instruction, f"expected an address of {width} bits, got the register {base} of {have} bits")
     elif not base or is_constant(base):
         if spaces != ("local",):
-            raise refuse(instruction, "a number is an address in .local memory only")
+            raise refuse(instruction, "an address may be a constant only in .local memory")
     else:
         base_space = spaces_of(program).get(base, "param")
         if base_space not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
-            raise refuse(instruction, f"{base} is in .{base_space}, the address of another space is wanted")
+            raise refuse(instruction, f"expected an address in another state space, got {base} in .{base_space}")
 
 
 def _demand_alike(vector: Braces, instruction: Instruction, program: Program) -> None:
@@ -140,24 +140,24 @@ def _demand_alike(vector: Braces, instruction: Instruction, program: Program) ->
             if name in spaces_of(program):
                 raise refuse(instruction, f"the address of {name} must be moved to a register first")
     if len({REGISTER_BITS[type] for type in types}) > 1:
-        raise refuse(instruction, f"the registers in braces have different widths: {', '.join(vector.items)}")
+        raise refuse(instruction, f"the registers in braces must have one width, got {', '.join(vector.items)}")
     if instruction.opcode[0] == "tcgen05" and len(types) < len(vector.items):
-        raise refuse(instruction, "every operand in braces must be a register")
+        raise refuse(instruction, "every element in braces must be a register")
     kinds = {"f" if type[0] == "f" else "i" for type in types if type[0] != "b"}
     kinds |= {"i" for name in vector.items if _is_whole(name)}
     if len(kinds) > 1:
-        raise refuse(instruction, f"the registers in braces are integers and floats: {', '.join(vector.items)}")
+        raise refuse(instruction, f"the elements must be all integers or all floats, got {', '.join(vector.items)}")
     if set(vector.items) == {"_"}:
-        raise refuse(instruction, "every element of a vector is left out")
+        raise refuse(instruction, "at least one element of a vector must not be _")
 
 
 def demand_together(program: Program) -> None:
-    """Refuse what no assembler takes in one kernel: tcgen05 of two CTA groups, more than 48 KiB of static shared memory."""
+    """Raise an error for a kernel with tcgen05 of two CTA groups, or with more than 48 KiB of static shared memory."""
     named = {name for i in program.instructions for operand in i.operands for name in names_in(operand)}
     static = sum(var.bytes for var in program.variables if var.space == "shared" and var.name in named)
     if static > MOST_STATIC_BYTES:
         raise UnsupportedPtxError(
-            f"{program.name} has {static} bytes of static shared memory; the limit is {MOST_STATIC_BYTES}, more must be dynamic"
+            f"{program.name} must have at most {MOST_STATIC_BYTES} bytes of static shared memory, got {static}: make it dynamic"
         )
     groups: dict[str, Instruction] = {}
     for instruction in program.instructions:
@@ -168,5 +168,5 @@ def demand_together(program: Program) -> None:
     if len(groups) > 1:
         _, second = groups.values()
         raise refuse(
-            second, f"a kernel has one .cta_group in its tcgen05 instructions, this one has {' and '.join(groups)}"
+            second, f"all tcgen05 instructions of a kernel must have one .cta_group, got {' and '.join(groups)}"
         )

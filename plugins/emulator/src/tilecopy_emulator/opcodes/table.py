@@ -1,11 +1,11 @@
-"""The table of instructions: those of this package, and those of others by entry point ``tilecopy.instructions.v1``.
+"""The table of instructions: those of this package, and those of entry points ``tilecopy.instructions.v1``.
 
-An entry point of the group gives a module or object with ``INSTRUCTIONS``: a mapping from an opcode, or a longer dotted
+An entry point of the group is a module or object with ``INSTRUCTIONS``: a mapping from an opcode, or a longer dotted
 prefix of one (``"mma.sync"``), to a *handler*. A handler is called once for each instruction of a program and returns its
-*step*, which the machine calls whenever lanes execute it; see :class:`..machine.machine.Machine` for what a step may do.
+*step*, which the machine calls whenever lanes execute it; :class:`..machine.machine.Machine` has the interface for steps.
 
-Other packages are asked for what the emulator refuses or only skips, and are imported when that is met for the first time.
-One that cannot be used is set aside, and an instruction that is then still unknown says why.
+Other packages are imported and tried at the first instruction that the emulator refuses or only skips. A package that
+cannot be used is ignored, and the error of an instruction that stays unsupported says why.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 __all__ = ["GROUP", "Handler", "Package", "Step", "compile_program", "handlers", "packages"]
 
 GROUP = "tilecopy.instructions.v1"
-"""The entry-point group; the number is the version of the machine's interface."""
+"""The entry-point group; its number is the version of the machine's interface."""
 _OWN_PACKAGE = "tilecopy-emulator"
 _MOST_PREFIXES = 1 << 14
-"""Most opcode prefixes of a package; the ISA has some hundred opcodes."""
+"""The largest number of opcode prefixes of a package; the ISA has about a hundred opcodes."""
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
-"""Packages that were set aside in one message, and of each."""
+"""The largest number of ignored packages in a message, and of characters for each."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, atomics, control, cache_lines)
 _OWN += (printing, copies, tensor, tensor_products, wgmma)
@@ -68,10 +68,10 @@ _OWN += (printing, copies, tensor, tensor_products, wgmma)
 
 @attrs.frozen(eq=False)
 class Package:
-    """What an entry point of the group came to.
+    """A loaded entry point of the group.
 
     ``name``: of the entry point; ``owner``: the distribution that declares it, and its version; ``table``: its handlers
-    by prefix; ``reason``: why it is set aside, or "".
+    by prefix; ``reason``: why it is ignored, or "".
     """
 
     name: str
@@ -89,7 +89,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """The entry points of other packages, or this one's ``own``, in the order of names; imported at the first call."""
+    """Return the entry points of other packages, or those of this one (``own``), by name; the first call imports them."""
     from tilecopy_core.registry import load_unique
 
     entries = []
@@ -105,24 +105,24 @@ def packages(*, own: bool = False) -> tuple[Package, ...]:
 
 
 def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler]:
-    """The handlers of a package.
+    """Return the handlers of a package.
 
     Raises:
-        PluginError: one is not a handler, or stands under a prefix that is the emulator's.
+        PluginError: one is not a handler, or its prefix belongs to the emulator.
     """
     table: dict[str, Handler] = {}
     for prefix, handler in islice(plugin.INSTRUCTIONS.items(), _MOST_PREFIXES + 1):
         if type(prefix) is not str or not callable(handler):
             raise PluginError(
-                f"INSTRUCTIONS has {short_repr(prefix)}: {short_repr(handler)}; it goes from opcodes to functions of an Instruction and a Program"
+                f"INSTRUCTIONS must map opcodes to functions of an Instruction and a Program, got {short_repr(prefix)}: {short_repr(handler)}"
             )
         if prefix in taken:
             raise PluginError(
-                f"INSTRUCTIONS has '{prefix}', which is the emulator's own; name an opcode of yours, or a longer prefix"
+                f"INSTRUCTIONS must not have '{prefix}', which the emulator has: use your own opcode, or a longer prefix"
             )
         table[prefix] = _answering(handler, owner)
     if len(table) > _MOST_PREFIXES:
-        raise PluginError(f"INSTRUCTIONS has more than {_MOST_PREFIXES} opcodes")
+        raise PluginError(f"INSTRUCTIONS must have at most {_MOST_PREFIXES} opcodes")
     return table
 
 
@@ -133,13 +133,13 @@ def _builtin() -> dict[str, Handler]:
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Every prefix that the emulator knows by itself, and its handler; bulk copies and matrix products come by entry point."""
+    """Return the emulator's handlers by prefix, with those of its entry points (bulk copies and matrix products)."""
     return _builtin() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 
 @cache
 def _others() -> dict[str, Handler]:
-    """The handlers of other packages, a prefix that two of them have being nobody's; and bulk prefetches where they have none."""
+    """Return the handlers of other packages, with an error for a prefix of two packages, and the default for bulk prefetches."""
     owners: dict[str, list[str]] = {}
     by_prefix: dict[str, Handler] = {"cp.async.bulk.prefetch": cache_lines.bulk_prefetch}
     for package in packages():
@@ -152,20 +152,20 @@ def _others() -> dict[str, Handler]:
 def _conflict(prefix: str, owners: list[str]) -> Handler:
     def refuse(instruction: Instruction, program: Program) -> Step:
         raise PluginError(
-            f"PTX line {instruction.line}: '{instruction.text}': '{prefix}' is named by two entry points of {GROUP}, "
-            f"{' and '.join(owners)}; pip uninstall one of them"
+            f"PTX line {instruction.line}: '{instruction.text}': two entry points of {GROUP} have '{prefix}', "
+            f"{' and '.join(owners)}: pip uninstall one of them"
         )
 
     return refuse
 
 
 def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
-    """The step of an instruction: by the longest prefix of those that know it best, asked one after the other.
+    """Return the step of an instruction, from the handler with the longest prefix in each table in turn.
 
-    Who comes later is asked for what was refused, and only under a longer prefix. An opcode that PTX does not have is
-    known to other packages alone; here a handler may say what is wrong with it.
+    A later table is tried if a handler refuses, and only with a longer prefix. An opcode that PTX does not have is
+    supported only by other packages; the emulator's handlers may still say what is wrong with it.
     """
-    refusal = UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not known", instruction.line)
+    refusal = UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not supported", instruction.line)
     refused = 0
     for table in (_builtin, handlers, _others):
         names = table()
@@ -181,7 +181,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
             except UnsupportedPtxError as error:
                 refusal, refused = error, length
                 break
-            except Exception:  # a handler of this package counts on an opcode that exists
+            except Exception:  # a handler of this package expects an opcode that exists
                 if in_ptx or table is _others:
                     raise
                 refusal, refused = refuse(instruction, f"PTX has no '{instruction.spelled}'"), length
@@ -189,12 +189,12 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
     aside = [f"'{package.name}': {package.reason}"[:_MOST_TOLD_CHARACTERS] for package in packages() if package.reason]
     if aside:
         more = f"; and {len(aside) - _MOST_TOLD} more: tilecopy doctor" if len(aside) > _MOST_TOLD else ""
-        refusal.args = (f"{refusal}; set aside: instructions of entry point {'; '.join(aside[:_MOST_TOLD])}{more}",)
+        refusal.args = (f"{refusal}; ignored: instructions of entry point {'; '.join(aside[:_MOST_TOLD])}{more}",)
     raise refusal
 
 
 def _answering(handler: Handler, owner: str) -> Handler:
-    """A handler of another package: errors of other types that it and its steps raise are the package's fault, and says so."""
+    """Return a handler of another package, with its other errors and those of its steps as a PluginError of the package."""
 
     def fault(instruction: Instruction, what: str, error: BaseException) -> PluginError:
         return PluginError(
@@ -211,8 +211,8 @@ def _answering(handler: Handler, owner: str) -> Handler:
             raise fault(instruction, "the handler", error) from error
         if not callable(step):
             raise PluginError(
-                f"PTX line {instruction.line}: '{instruction.text}': the handler of {owner} gave {short_repr(step)}, and a step is "
-                "a function of a machine and its lanes"
+                f"PTX line {instruction.line}: '{instruction.text}': the handler of {owner} must return a function of a machine "
+                f"and its lanes, got {short_repr(step)}"
             )
 
         def run(machine: Machine, lanes: Lanes) -> None:
@@ -225,7 +225,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
                 Conflict,
                 UndefinedResultError,
                 KeyboardInterrupt,
-            ):  # the machine's own
+            ):  # raised by the machine
                 raise
             except BaseException as error:
                 raise fault(instruction, "a step", error) from error
@@ -237,7 +237,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
 
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
-    """A step for each instruction, and how many instructions it covers."""
+    """Return a step for each instruction, and the number of instructions that it covers."""
     steps, in_ptx = [], {"": instruction_of("ret")}
     for instruction in program.instructions:
         needed = in_ptx.get(instruction.spelled)

@@ -1,8 +1,8 @@
-"""Tensor memory and tcgen05 (PTX ISA 9.7.16): 128 lanes by 512 columns of 32 bits a CTA.
+"""Tensor memory and tcgen05 (PTX ISA 9.7.16); tensor memory has 128 lanes by 512 columns of 32 bits per CTA.
 
-An access by a warp counts for its first lane. A copy is its thread's; what it writes is known by the phase of the
-mbarrier that its commit arrives on. Between threads, ``tcgen05.fence::before_thread_sync`` and ``::after_thread_sync``
-stand around whatever synchronises them: they are a proxy of their own (section ``tensor`` of the clocks).
+An access by a warp counts for its first lane. A copy belongs to its thread; its writes are complete with the phase of
+the mbarrier of its commit. Between threads, ``tcgen05.fence::before_thread_sync`` and ``::after_thread_sync`` must
+surround the synchronisation: tcgen05 is a separate proxy (section ``tensor`` of the clocks).
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ COPY_SHAPES: dict[tuple[str, ...], tuple[int, int, Callable[[Any], list[Any]]]] 
     ("32x128b", "warpx4"): (32, 1, lambda row: [row, row + 32, row + 64, row + 96]),
     ("4x256b",): (4, 2, lambda row: [32 * row]),
 }
-"""Shape of ``tcgen05.cp`` -> rows, units of 16 bytes per row, and the lanes that each row lands in."""
+"""Shape of ``tcgen05.cp`` -> rows, units of 16 bytes per row, and the destination lanes of each row."""
 
 
 TRANSFER_REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
-"""Shape of ``tcgen05.ld`` and ``st`` -> registers of ``.x1``."""
+"""Shape of ``tcgen05.ld`` and ``st`` -> number of registers for ``.x1``."""
 MOST_REGISTERS = 128
 HALVES = {"ld": "pack::16b", "st": "unpack::16b"}
-"""What makes two columns of one register: their low halves are its halves."""
+"""The modifiers by which one register has the low halves of two columns."""
 
 
 def _distinct(values: Any) -> list[int]:
-    """Return which values there are; mostly there is one."""
+    """Return the distinct values; usually there is one."""
     distinct: list[int] = (values[:1] if (values == values[:1]).all() else np.unique(values)).tolist()
     return distinct
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
-    """Lane and column of register i of thread t, shape (32, registers)."""
+    """Return the lane and column of register i of thread t, shape (32, registers)."""
     t = np.arange(32)[:, None]
     i = np.arange(count * TRANSFER_REGISTERS[shape])[None, :]
     if shape == "32x32b":
@@ -81,7 +81,7 @@ def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
 
 @attrs.define(eq=False)
 class _InFlight:
-    """``tcgen05.ld`` or ``st`` of one warp that has not been waited for."""
+    """A ``tcgen05.ld`` or ``st`` of one warp in flight."""
 
     lanes: Any
     cells: Any
@@ -100,13 +100,13 @@ class _Allocation:
 
 
 class TensorMemory:
-    """Tensor memory of the unit's CTAs, the words of every copy."""
+    """The tensor memory of the unit's CTAs, with the words of every copy."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.words = np.zeros((machine.unit_ctas * CELLS, machine.copies), np.uint32)
         self.low_alone = np.zeros(machine.unit_ctas * CELLS, bool)
-        """Cells of which the upper half is unknown: ``.unpack::16b`` says nothing of it, and a D of 16 bits has none."""
+        """Cells whose upper half is undefined, after ``.unpack::16b`` or as D of 16 bits."""
         self.shadow = ShadowMemory(machine.unit_ctas * CELLS)
         self.allocated: dict[int, list[_Allocation]] = {}
         self.last_size: dict[int, int] = {}
@@ -117,11 +117,11 @@ class TensorMemory:
         self.copies: dict[tuple[int, int], list[Operation]] = {}
         self.completed: dict[tuple[int, int], Clock] = {}
         self.completed_stamps: dict[tuple[int, tuple[int, ...]], set[int]] = {}
-        """Lane, and D of its products or () for its copies -> the stamps that they left."""
+        """Lane, and D of its products or () for its copies -> their stamps."""
 
     @classmethod
     def of(cls, machine: Machine) -> TensorMemory:
-        """The machine's, made at the first use."""
+        """Return the tensor memory of a machine, created at the first use."""
         if machine.tensor is None:
             machine.tensor = cls(machine)
         memory: TensorMemory = machine.tensor
@@ -175,31 +175,31 @@ class TensorMemory:
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
     def where(self, cell: int) -> str:
-        """A cell in words."""
+        """Return the name of a cell."""
         return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
 
     def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
-        """Columns (and lanes) must be allocated."""
+        """Check that columns (and lanes) are allocated."""
         for span in self.allocated.get(cta, []):
             if span.base <= first and last < span.base + span.columns and rows[0] >= 0 and rows[1] < LANES:
                 return
         have = ", ".join(f"[{a.base}, {a.base + a.columns})" for a in self.allocated.get(cta, [])) or "none"
         self.machine.hazard(
-            "bounds", f"lane {rows[0]}, column {first}: lanes {rows[0]} to {rows[1]}, columns {first} to {last} are not "
-            f"allocated (columns allocated: {have})", lanes, position,
+            "bounds", f"tensor memory in lanes {rows[0]} to {rows[1]}, columns {first} to {last} is not "
+            f"allocated (allocated columns: {have})", lanes, position,
         )  # fmt: skip
 
     def demand_upper(self, cells: Any, lanes: Any, position: int, at: int) -> None:
-        """Cells that an instruction reads as a whole have 32 known bits."""
+        """Check that all 32 bits of cells are defined."""
         alone = self.low_alone[cells]
         if alone.any():
             self.machine.hazard(
-                "poison", f"{self.where(int(cells.flat[np.argmax(alone)]))}: the upper 16 bits are read; the lower 16 alone were "
-                "written (by .unpack::16b, or as D of type f16)", lanes, position, at=at,
+                "poison", f"{self.where(int(cells.flat[np.argmax(alone)]))}: the upper 16 bits are read, but only the lower 16 "
+                "were written (by .unpack::16b, or as D of type f16)", lanes, position, at=at,
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Order of accesses by unit lanes (one each) after earlier stamps; ``after``: stamps of what comes before."""
+        """Return the judge of accesses by unit lanes (one each); ``after``: stamps of earlier accesses that are ordered."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -232,7 +232,7 @@ class TensorMemory:
         self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
     ) -> None:  # fmt: skip
-        """An access by a warp (or thread) to cells; of a product that is about to start, ``after``: stamps of what it comes after."""
+        """Check and record an access by a warp (or thread) to cells; ``after``: stamps that are ordered before a new product."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -241,7 +241,7 @@ class TensorMemory:
             written = self.shadow.writer[flat] != 0
             if not written.all():
                 machine.hazard(
-                    "poison", f"{self.where(int(flat[np.argmin(written)]))}: tensor memory is read and was never written",
+                    "poison", f"tensor memory at {self.where(int(flat[np.argmin(written)]))} is read and was never written",
                     lanes, position,
                 )  # fmt: skip
         read = partial(self.shadow.read, remember=after is None)
@@ -258,13 +258,13 @@ class TensorMemory:
             if hit.any():
                 kind = "st" if transfer in self.stores else "ld"
                 machine.hazard(
-                    "async", f"{self.where(int(flat[np.argmax(hit)]))}: tensor memory is {action} while a tcgen05.{kind} of "
+                    "async", f"tensor memory at {self.where(int(flat[np.argmax(hit)]))} is {action} while a tcgen05.{kind} of "
                     f"{machine.name_of(transfer.leader)} is in flight (tcgen05.wait::{kind} is missing)", lanes, position,
                 )  # fmt: skip
 
     def _raise_race(self, conflict: Conflict, lanes: Any, position: int, leader: int, action: str) -> None:
         machine, order = self.machine, self.machine.order
-        where = f"{self.where(conflict.cell)}: tensor memory"
+        where = f"tensor memory at {self.where(conflict.cell)}"
         before = "written" if conflict.wrote else "read"
         actor, time = int(actor_of(conflict.stamp)), int(time_of(conflict.stamp))
         if actor >= FLIGHT_ACTOR:
@@ -281,8 +281,8 @@ class TensorMemory:
         who = machine.actor_name(actor)
         if plain:
             machine.hazard(
-                "proxy", f"{where} is {action} with no tcgen05.fence around what orders it after {who} ({before} it): "
-                "::before_thread_sync there, ::after_thread_sync here", lanes, position, threads=(who,),
+                "proxy", f"{where} is {action} with no tcgen05.fence since it was {before} by {who}: use "
+                "::before_thread_sync there and ::after_thread_sync here", lanes, position, threads=(who,),
             )  # fmt: skip
         machine.hazard(
             "race", f"{where} is {action} with no wait or barrier since it was {before} by {who}", lanes, position,
@@ -290,16 +290,16 @@ class TensorMemory:
         )  # fmt: skip
 
     def end_cta(self, cta: int) -> None:
-        """A CTA has ended."""
+        """Check at the end of a CTA that its tensor memory was deallocated."""
         if self.allocated.get(cta):
             machine = self.machine
             allocation = self.allocated[cta][0]
             what = f"{allocation.columns} columns at {allocation.base} (a dealloc is missing)"
-            what = f"the CTA ends with tensor memory allocated: {what}"
+            what = f"the CTA exits with allocated tensor memory: {what}"
             machine.hazard("tensor", what, np.array([cta * machine.threads]), at=allocation.at)
 
     def finish(self) -> None:
-        """All have ended."""
+        """Check all CTAs at the end."""
         for cta in self.allocated:
             self.end_cta(cta)
 
@@ -307,23 +307,23 @@ class TensorMemory:
 def _group(instruction: Instruction) -> int:
     groups = [part for part in instruction.opcode if part in ("cta_group::1", "cta_group::2")]
     if len(groups) != 1:
-        raise refuse(instruction, "a .cta_group is wanted")
+        raise refuse(instruction, "expected one .cta_group")
     return int(groups[0][-1])
 
 
 def _warps(machine: Machine, lanes: Lanes) -> list[tuple[int, int, int]]:
-    """``(first lane, CTA, warp)`` of each whole warp that executes an aligned instruction."""
+    """Return ``(first lane, CTA, warp)`` of each whole warp that executes an aligned instruction."""
     firsts = machine.demand_whole_warps(lanes)
     return [(int(lane), int(machine.cta_of[lane]), int(machine.warp_of[lane])) for lane in firsts]
 
 
 def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
     if group == 2 and machine.cluster_size % 2:
-        machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
+        machine.hazard("window", "the cluster size must be even for cta_group::2", lanes)
 
 
 def _columns(cta: int, base: int, size: int) -> Any:
-    """The cells of some columns in every lane."""
+    """Return the cells of some columns in every lane."""
     return (cta * CELLS + np.arange(LANES)[:, None] * COLUMNS + np.arange(base, base + size)).ravel()
 
 
@@ -347,17 +347,17 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             one, at = np.array([lane]), int(np.searchsorted(index, lane))
             size = int(columns[at])
             if size < 32 or size > COLUMNS or size & (size - 1):
-                machine.hazard("tensor", f"{size} columns: 32 to 512, a power of two", one)
+                machine.hazard("tensor", f"the columns must be a power of two from 32 to 512, got {size}", one)
             if cta in memory.relinquished:
-                machine.hazard("tensor", "allocates after relinquish_alloc_permit", one)
+                machine.hazard("tensor", "the CTA allocates after relinquish_alloc_permit", one)
             if size > memory.last_size.get(cta, COLUMNS):
-                what = f"allocates {size} columns after {memory.last_size[cta]}: sizes may not increase"
+                what = f"the sizes of allocations must not increase, got {size} columns after {memory.last_size[cta]}"
                 machine.hazard("tensor", what, one)
             mine = memory.allocated.setdefault(cta, [])
             starts = range(COLUMNS - size, -1, -32)
             free = [b for b in starts if all(b + size <= a.base or a.base + a.columns <= b for a in mine)]
             if not free:
-                what = f"{size} columns are not free: the CTA holds {sum(a.columns for a in mine)}"
+                what = f"the allocation of {size} columns fails, because the CTA already has {sum(a.columns for a in mine)}"
                 machine.hazard("tensor", what, one)
             base = free[0]
             place = machine.shared.place(one, addresses[at : at + 1], 4)
@@ -389,7 +389,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
             have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
             machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
         if matches[0].warp != warp:
-            machine.hazard("tensor", "a warp deallocates what another warp has allocated", one)
+            machine.hazard("tensor", "a warp must deallocate only its own columns, got those of another warp", one)
         cells = _columns(cta, base, size)
         touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
         memory.touch(one, 0, lane, touched, "freed", fenced=False)
@@ -418,7 +418,7 @@ def _cp(instruction: Instruction, program: Program) -> Step:
     shape = tuple(part for part in instruction.opcode[2:] if not part.startswith("cta_group") and part not in formats)
     packed = next((bits for name, bits in PACKED_BITS.items() if name in instruction.opcode), 0)
     if shape not in COPY_SHAPES or len(instruction.operands) != 2:
-        raise refuse(instruction, "this form of tcgen05.cp is not known")
+        raise refuse(instruction, "this form of tcgen05.cp is not supported")
     target = address_reader(instruction.operands[0], instruction, program)
     descriptor = reader(instruction.operands[1], "b64", instruction, program)
 
@@ -437,7 +437,7 @@ def _cp(instruction: Instruction, program: Program) -> Step:
 def _issue(
     machine: Machine, lane: int, cta: int, taddr: int, word: int, shape: tuple[str, ...], group: int, packed: int
 ) -> None:
-    """Start the copy; ``packed`` are the bits of 16 elements at the beginning of 16 bytes, each of which becomes a byte, or 0."""
+    """Start a tcgen05.cp; ``packed``: bits of an element if 16 elements at the beginning of 16 bytes become bytes, else 0."""
     memory, one = TensorMemory.of(machine), np.array([lane])
     rows, units, spread = COPY_SHAPES[shape]
     places = places_of(machine, lane, cta, Descriptor.read(machine, one, word, TCGEN05).k_major(rows, units))
@@ -445,7 +445,7 @@ def _issue(
     column, base_lane = taddr & 0xFFFF, taddr >> 16
     targets = np.stack([base_lane + part for part in spread(np.arange(rows))])  # (parts, rows)
     if column % 4:
-        machine.hazard("alignment", f"column {column} of a tcgen05.cp is not a multiple of 4", one)
+        machine.hazard("alignment", f"the column of a tcgen05.cp must be a multiple of 4, got {column}", one)
     memory.inside(one, cta, column, column + 4 * units - 1, (int(targets.min()), int(targets.max())))
     spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
     memory.touch(one, 0, lane, spots, "written")
@@ -493,12 +493,12 @@ def _commit(instruction: Instruction, program: Program) -> Step:
 
 
 def result_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return which D an operation has, by its first cell and its extents; of a copy ()."""
+    """Return the key of an operation's D: its first cell and extents; () for a copy."""
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 
 def _complete_commit(machine: Machine, operation: Operation) -> None:
-    """The copies of the thread until then have completed; arrive."""
+    """Complete the thread's operations before a commit, and arrive on its mbarrier."""
     memory = TensorMemory.of(machine)
     barrier = machine.mbarriers.objects.get(operation.barrier)
     if barrier is None:
@@ -528,7 +528,7 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
         memory.shadow.complete(copy.actor, np.unique(spots.ravel()), stamps)
         machine.engines.done(copy, actor)
     machine.in_flight.pop(operation.number, None)
-    # a commit covers all earlier operations of its thread, also those that came to be known by another mbarrier
+    # a commit covers all earlier operations of its thread, including those that completed on another mbarrier
     row = np.zeros(machine.order.width, np.int32)
     row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
     commit_clock = Clock({barrier.place // machine.shared.size + machine.order.first: row})
@@ -550,14 +550,14 @@ def _fence(machine: Machine, lanes: Lanes, opcode: Any) -> None:
 
 
 def _form(instruction: Instruction) -> tuple[str, int, bool]:
-    """Shape, repeats and whether registers are halves, of ``tcgen05.ld`` or ``st``."""
+    """Return the shape and repeats of ``tcgen05.ld`` or ``st``, and whether registers are halves."""
     kind = instruction.opcode[1]
     parts = [part for part in instruction.opcode[2:] if part not in ("sync", "aligned", "b32")]
     halves = parts[2:] == [HALVES[kind]]
     repeats = [f"x{1 << power}" for power in range(8)]
     fits = len(parts) == 2 + halves and parts[0] in TRANSFER_REGISTERS and parts[1] in repeats
     if not fits or int(parts[1][1:]) * TRANSFER_REGISTERS[parts[0]] > MOST_REGISTERS:
-        raise refuse(instruction, f"this form of tcgen05.{kind} is not known")
+        raise refuse(instruction, f"this form of tcgen05.{kind} is not supported")
     return parts[0], int(parts[1][1:]), halves
 
 
@@ -567,17 +567,17 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
     operands = list(instruction.operands)
     registers = operands.pop(0) if kind == "ld" else operands.pop()
     if not isinstance(registers, Braces):
-        raise refuse(instruction, "registers in braces are wanted")
+        raise refuse(instruction, "expected registers in braces")
     split = 0
     if shape == "16x32bx2":
-        split = immediate(operands.pop(), instruction, "the distance of the second half")
+        split = immediate(operands.pop(), instruction, "the offset of the second half")
     if len(operands) != 1:
-        raise refuse(instruction, "one address is wanted")
+        raise refuse(instruction, "expected one address")
     rows, columns = load_places(shape, count, split)
     if len(registers.items) != rows.shape[1]:
-        raise refuse(instruction, f"{rows.shape[1]} registers are wanted")
+        raise refuse(instruction, f"expected {rows.shape[1]} registers, got {len(registers.items)}")
     if halves:
-        columns = columns + load_places(shape, count)[1]  # a register is two columns; the distance of halves stays
+        columns = columns + load_places(shape, count)[1]  # a register is two columns; the offset of the halves stays
     address = address_reader(operands[0], instruction, program)
     writers = [writer(name, "b32", instruction, program) for name in registers.items] if kind == "ld" else []
     readers = [reader(name, "b32", instruction, program) for name in registers.items] if kind == "st" else []
@@ -594,12 +594,12 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
             members = np.nonzero(machine.warp_of[index] == warp)[0]
             mine = addresses[members]
             if (mine != mine[0]).any():
-                machine.hazard("aligned", "the lanes of a warp give different addresses", lanes, int(members[0]))
+                machine.hazard("aligned", "all lanes of a warp must have the same address", lanes, int(members[0]))
             slab = int(machine.warp[first, 0]) % 4
             row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
             if row not in ((32 * slab, 32 * slab + 16) if half else (32 * slab,)):
                 machine.hazard(
-                    "window", f"warp {slab} reaches lane {row}; it reaches its own 32, from lane {32 * slab}", lanes,
+                    "window", f"warp {slab} must access its 32 lanes from lane {32 * slab}, got lane {row}", lanes,
                     int(members[0]),
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]

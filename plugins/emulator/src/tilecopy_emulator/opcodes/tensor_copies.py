@@ -1,9 +1,9 @@
-"""Tensor copies: boxes of a tensor between global and shared memory, by a map (PTX ISA 9.7.9.27), and maps that a kernel writes.
+"""Tensor copies, which copy boxes of a tensor by a tensor map (PTX ISA 9.7.9.27), and instructions that write tensor maps.
 
-Everything is in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. What the ISA
-leaves open is as an H200 does it: an innermost start that is not a multiple of 16 bytes, a shared address that is none of
-128, and a negative start of a store end the context; the whole box's bytes complete wherever it lies; the rows of a
-swizzled box that is narrower than the span are the span apart.
+Copies work in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. If the ISA
+leaves a case open, the emulator follows an H200. An innermost start that is not a multiple of 16 bytes, a shared address
+that is not a multiple of 128, and a negative start of a store end the context. The bytes of the whole box complete,
+wherever it is. The rows of a swizzled box that is narrower than the span are that span apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .loads import address_reader, data_address, immediate, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse
 
 UNIT, ALIGN = 16, 128
-"""Bytes of a unit, and what a shared address is a multiple of."""
+"""The bytes of a unit, and the alignment of a shared address."""
 
 
 @attrs.frozen
@@ -40,29 +40,29 @@ class _Where:
     starts: tuple[Reader, ...]
     dimensions: int
     apart: bool
-    """Rows of a matrix are named one by one (``gather4``, ``scatter4``)."""
+    """True if rows are selected one by one (``gather4``, ``scatter4``)."""
     parameter: str
-    """Whose bare address the map's register always holds, or ""."""
+    """The parameter whose non-generic address is always in the map's register, or ""."""
 
     def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
-        """Number of each lane, and the map that it names."""
+        """Yield the number of each lane, and its map."""
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:
-                what = f"the address of the parameter {self.parameter} is not a generic one: cvta.param is missing"
+                what = f"the address of the parameter {self.parameter} must be generic: cvta.param is missing"
                 machine.hazard("window", what, one)
             yield one, machine.maps.read(one, address)
 
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Position and number of each lane, the map that it names, and its box."""
+        """Yield the position and number of each lane, its map, and its box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
         for position, (one, tensor_map) in enumerate(maps):
             if len(tensor_map.sizes) != self.dimensions:
-                what = f"the tensor map has {len(tensor_map.sizes)} dimensions, the instruction {self.dimensions}"
+                what = f"the tensor map must have {self.dimensions} dimensions for this instruction, got {len(tensor_map.sizes)}"
                 machine.hazard("descriptor", what, one)
             first = [copies.row_of(start, position)[0] for start in starts]
             box = _box_of(machine, one, tensor_map, first, apart=self.apart, stores=stores)
@@ -72,15 +72,15 @@ class _Where:
 def _where(instruction: Instruction, program: Program) -> _Where:
     opcode = instruction.opcode
     if any(part.startswith("im2col") for part in opcode):
-        raise refuse(instruction, "im2col is not known")
+        raise refuse(instruction, "im2col is not supported")
     dimensions = int(opcode[opcode.index("tensor") + 1][0])
     apart = not {"tile::gather4", "tile::scatter4"}.isdisjoint(opcode)
     operand = next((operand for operand in instruction.operands if isinstance(operand, TensorAddress)), None)
     if operand is None:
-        raise refuse(instruction, "a tensor map's address and coordinates are wanted: [map, {..}]")
+        raise refuse(instruction, "expected a tensor map's address and coordinates: [map, {..}]")
     wanted = 5 if apart else dimensions
     if len(operand.coordinates) != wanted:
-        raise refuse(instruction, f"{wanted} coordinates are wanted, not {len(operand.coordinates)}")
+        raise refuse(instruction, f"expected {wanted} coordinates, got {len(operand.coordinates)}")
     starts = tuple(reader(coordinate, "s32", instruction, program) for coordinate in operand.coordinates)
     address = address_reader(Memory(operand.base, operand.offset), instruction, program)
     return _Where(address, starts, dimensions, apart, _bare_parameters(program).get(operand.base, ""))
@@ -88,7 +88,7 @@ def _where(instruction: Instruction, program: Program) -> _Where:
 
 @lru_cache(maxsize=32)
 def _bare_parameters(program: Program) -> dict[str, str]:
-    """Registers that never hold anything but the bare address of a parameter, and that parameter."""
+    """Return registers that only ever hold the non-generic address of a parameter, with the parameter."""
     names = {parameter.name for parameter in program.parameters}
     bare: dict[str, str] = {}
     for instruction in program.instructions:
@@ -100,11 +100,11 @@ def _bare_parameters(program: Program) -> dict[str, str]:
 
 @attrs.frozen
 class _Box:
-    """A box in units.
+    """A box of a tensor in units.
 
-    ``array``: what it lies in; ``offsets``: of each unit in the array, ``(units, copies or 1)``; ``kept``: how many of
-    its bytes, from its first on, lie in the tensor; likewise; ``linear``: where each unit stands in shared memory after
-    the box's first, without the swizzle.
+    ``array``: that contains it; ``offsets``: of each unit in the array, ``(units, copies or 1)``; ``kept``: the number
+    of leading bytes of each unit inside the tensor, of the same shape; ``linear``: offset of each unit in shared memory
+    from the first unit, without the swizzle.
     """
 
     array: GlobalArray
@@ -114,11 +114,11 @@ class _Box:
 
     @property
     def where(self) -> tuple[str, Any]:
-        """The address of each unit, for who observes; of one that lies outside the array's first."""
+        """The address of each unit for observers; for a unit outside the tensor, the array's first."""
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
-        """The bytes inside the tensor, by how many of a unit there are."""
+        """Return the bytes inside the tensor as pieces, by their number per unit."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
         kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()
@@ -126,17 +126,17 @@ class _Box:
 
 
 def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *, apart: bool, stores: bool) -> _Box:
-    """Return where a box lies, its starts checked; the bytes inside the tensor must lie in the map's array."""
+    """Return a box after the checks of its starts; its bytes inside the tensor must be in the map's array."""
     size, units = tensor.element_bytes, tensor.box[0] * tensor.element_bytes // UNIT
     first = starts[0]
     if (first * size % UNIT).any():
         bad = int(first[first * size % UNIT != 0][0])
-        what = f"the box begins at element {bad} of the innermost dimension, which is byte {bad * size}"
-        machine.hazard("alignment", f"{what}; a multiple of {UNIT} bytes is needed (a GPU ends the context)", one)
+        what = f"the innermost start of a box must be a multiple of {UNIT} bytes, got element {bad}, which is byte {bad * size}"
+        machine.hazard("alignment", f"{what} (a GPU ends the context)", one)
     for dimension, start in enumerate(starts if stores else ()):
         if (start < 0).any():
-            what = f"a store begins at {int(start.min())} in dimension {min(dimension, len(tensor.sizes) - 1)}"
-            machine.hazard("bounds", f"{what}; it may not begin before the tensor (a GPU ends the context)", one)
+            what = f"in dimension {min(dimension, len(tensor.sizes) - 1)}, got {int(start.min())}"
+            machine.hazard("bounds", f"the start of a store must not be negative {what} (a GPU ends the context)", one)
     if apart:
         indices = [np.stack(starts[1:])]
     else:
@@ -152,7 +152,7 @@ def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *,
         offsets, kept = (grid.reshape(-1, grid.shape[-1]) for grid in (offsets, kept))
     array = machine.globals.array_at(one, tensor.address, np.full((1, 1), tensor.address, np.uint64))
     if array.space != "global":
-        machine.hazard("bounds", f"the tensor lies in {array.name}, which is memory of space .{array.space}", one)
+        machine.hazard("bounds", f"the tensor must be in .global memory, got {array.name} in .{array.space}", one)
     offsets = offsets + (tensor.address - array.base)
     bad = (kept > 0) & ((offsets < 0) | (offsets + kept > len(array.data)))
     if bad.any():
@@ -163,7 +163,7 @@ def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *,
 
 
 def _places(machine: Machine, one: Any, tensor: TensorMap, box: _Box, address: Any, *, remote: bool) -> Any:
-    """The places of a box's units in shared memory, checked."""
+    """Return the places of a box's units in shared memory, after their checks."""
     first = int(machine.uniform(address, one)[0]) & RANK_MASK
     steps = swizzle_addresses(first + box.linear, tensor.swizzle) - first
     extent = int(steps.max()) + UNIT if first % ALIGN == 0 else UNIT
@@ -171,7 +171,7 @@ def _places(machine: Machine, one: Any, tensor: TensorMap, box: _Box, address: A
 
 
 def tensor_copy(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk.tensor``."""
+    """Compile ``cp.async.bulk.tensor``."""
     return (_store if "bulk_group" in instruction.opcode else _load)(instruction, program)
 
 
@@ -193,7 +193,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
             in_flight = [piece.reads(machine) for piece in pieces] or None
             for rank in [-1] if masks is None else copies.receivers(machine, one, int(masks[position])):
                 to, signal = at_rank(copies.row_of(targets, position), rank), copies.row_of(barriers, position)
-                if paired and rank >= 0:  # of each pair, the CTA with the parity of the one that is named
+                if paired and rank >= 0:  # in each pair, the CTA with the same parity as the mbarrier's
                     signal = at_rank(signal, rank & ~1 | int(signal.flat[0]) >> RANK_BITS & 1)
                 elif not paired:
                     signal = at_rank(signal, rank)
@@ -201,7 +201,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 places = _places(machine, one, tensor_map, box, to, remote=remote)
                 home, cta = barrier // machine.shared.size, int(places[0]) // machine.shared.size
                 if home != cta and not (paired and home // 2 == cta // 2):
-                    machine.hazard("window", "the mbarrier of a tensor copy is not in the CTA of its destination", one)
+                    machine.hazard("window", "the mbarrier of a tensor copy must be in the CTA of its destination", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
                     "fill": tensor_map.fill_bytes(UNIT), "compute": None,
@@ -221,7 +221,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
 
 
 def tensor_reduction(instruction: Instruction, program: Program) -> Step:
-    """``cp.reduce.async.bulk.tensor``."""
+    """Compile ``cp.reduce.async.bulk.tensor``."""
     return _store(instruction, program, instruction.opcode[8])
 
 
@@ -263,17 +263,17 @@ def _start_store(machine: Machine, one: Any, tensor: TensorMap, box: _Box, sourc
 
 
 def _reduction(machine: Machine, one: Any, tensor: TensorMap, name: str) -> Any:
-    """Return what a reduction computes, by the map's element type."""
+    """Return the function of a reduction for the map's element type."""
     bits = 8 * tensor.element_bytes
     for type in (ELEMENTS[tensor.element], f"b{bits}"):
         noftz = name == "add" and bits == 16
         if compute := atomic_operation(name, type, noftz=noftz, family="cp.reduce.async.bulk"):
             return compute
-    return machine.hazard("descriptor", f"there is no .{name} of elements of type {tensor.element}", one)
+    return machine.hazard("descriptor", f".{name} does not support elements of type {tensor.element}", one)
 
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
-    """``cp.async.bulk.prefetch.tensor``: nothing that a program could see, but its map and its box must be right."""
+    """Compile ``cp.async.bulk.prefetch.tensor``, which only checks its map and its box."""
     where = _where(instruction, program)
     operands_of(instruction, 1)
 
@@ -285,7 +285,7 @@ def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
 
 
 def map_prefetch(instruction: Instruction, program: Program) -> Step:
-    """``prefetch.tensormap``: nothing that a program could see, but there must be a map."""
+    """Compile ``prefetch.tensormap``, which only checks its map."""
     (operand,) = operands_of(instruction, 1)
     space = modifiers_of(instruction.opcode).space
     address = data_address(operand, space, instruction, program)
@@ -300,7 +300,7 @@ def map_prefetch(instruction: Instruction, program: Program) -> Step:
 
 
 PIECE = 16
-"""Bytes of a map that a thread loads or stores at once."""
+"""The bytes of a map that a thread loads or stores at once."""
 ORDINALS = {"box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5}
 CODES: dict[str, dict[int, int]] = {
     "elemtype": {**{code: code for code in range(8)}, 9: 8, 10: 9},
@@ -309,7 +309,7 @@ CODES: dict[str, dict[int, int]] = {
     "swizzle_atomicity": {0: 0, 1: 1, 3: 3},
     "fill_mode": {0: 0, 1: 1},
 }
-"""Field of a map -> its number in PTX -> the same in the bytes of a map; others are not known."""
+"""Field of a map -> its number in PTX -> its number in the bytes of a map; other numbers are not supported."""
 
 
 def _load_map(machine: Machine, lanes: Lanes, space: str, addresses: Any) -> Any:
@@ -326,7 +326,7 @@ def _store_map(machine: Machine, lanes: Lanes, space: str, addresses: Any, raw: 
 
 
 def _replace(instruction: Instruction, program: Program) -> Step:
-    """``tensormap.replace``: the thread itself reads and writes the whole map; it may begin with zeros."""
+    """Compile ``tensormap.replace``, for which the thread reads and writes the whole map; the map may be zeros at first."""
     field, type = instruction.opcode[3], instruction.opcode[-1]
     space = modifiers_of(instruction.opcode).space
     operands = operands_of(instruction, 2 + (field in ORDINALS))
@@ -334,20 +334,20 @@ def _replace(instruction: Instruction, program: Program) -> Step:
     if field in ORDINALS:
         number = immediate(operands[1], instruction, "the dimension")
         if number >= ORDINALS[field]:
-            raise refuse(instruction, f"there is no dimension {number}")
+            raise refuse(instruction, f"the dimension must be below {ORDINALS[field]}, got {number}")
         at += number * size
     value = reader(operands[-1], type, instruction, program)
     if field in CODES:
         code = immediate(operands[-1], instruction, "the new value")
         if code not in CODES[field]:
-            raise refuse(instruction, f"the value {code} is not known")
+            raise refuse(instruction, f"the value {code} is not supported")
         value = reader(str(CODES[field][code]), type, instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
         raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
         bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
-        what = "what is replaced is a field of bytes that are neither a tensor map of the emulator's nor zeros"
+        what = "the bytes must be a tensor map of the emulator or zeros"
         machine.hazard_where(machine.rows(bad, lanes).any(axis=1), "descriptor", what, lanes)
         field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
         raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()
@@ -358,10 +358,10 @@ def _replace(instruction: Instruction, program: Program) -> Step:
 
 
 def _publish(instruction: Instruction, program: Program) -> Step:
-    """``tensormap.cp_fenceproxy``: a warp copies a map to global memory and releases it to the tensormap proxy."""
+    """Compile ``tensormap.cp_fenceproxy``: a warp copies a map to global memory and releases it to the tensormap proxy."""
     to, origin, count = operands_of(instruction, 3)
     if immediate(count, instruction, "the size") != MAP_BYTES:
-        raise refuse(instruction, f"the size is {MAP_BYTES}")
+        raise refuse(instruction, f"the size must be {MAP_BYTES}")
     target, source = (address_reader(operand, instruction, program) for operand in (to, origin))
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -370,7 +370,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
         targets, sources = machine.rows(target(machine, index), index), machine.rows(source(machine, index), index)
         _, firsts, warps = np.unique(machine.warp_of[index], return_index=True, return_inverse=True)
         bad = (targets != targets[firsts][warps]).any(axis=1) | (sources != sources[firsts][warps]).any(axis=1)
-        machine.hazard_where(bad, "aligned", "the threads of a warp name different tensor maps", index)
+        machine.hazard_where(bad, "aligned", "all threads of a warp must have the same tensor map", index)
         raw = _load_map(machine, index[firsts], "shared", sources[firsts])
         _store_map(machine, index[firsts], "global", targets[firsts], raw)
         machine.order.fence(index[firsts], (TENSORMAP,))

@@ -1,8 +1,8 @@
-"""``tcgen05.mma``: a product of matrices into tensor memory by one thread (PTX ISA 9.7.17.10), dense and without block scales.
+"""The instruction ``tcgen05.mma`` for dense matrices without block scales (PTX ISA 9.7.17.10).
 
-Where D lies: row i of 128 in lane i, of 64 in lane ``i % 16 + 32 * (i // 16)``; element j in column j, whatever its type. A in tensor
-memory lies in the same lanes, packed. A pair of CTAs (``cta_group::2``) takes 256 rows: each has half of A's rows and of D's, and
-half of B. Products of one thread come one after another where D is the same, and after its copies; they complete with their commit.
+D has row i of 128 in lane i, of 64 in lane ``i % 16 + 32 * (i // 16)``, and element j of any type in column j. A in tensor
+memory has the same lanes, packed. A pair of CTAs (``cta_group::2``) computes 256 rows: each has half of the rows of A and D, and
+half of B. Products of one thread with the same D run in order, and after its copies; they complete with their commit.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ KINDS: dict[str, tuple[int, dict[int, str], dict[int, str]]] = {
     "kind::f8f6f4": (32, _FLOATS, {0: "f16", 1: "f32"}),
     "kind::i8": (32, {0: "u8", 1: "s8"}, {2: "s32"}),
 }
-"""Kind -> K, and the types of A and B, and of D, by their codes in the instruction descriptor."""
+"""Kind -> K, the types of A and B, and the types of D, by their codes in the instruction descriptor."""
 _RESERVED = 0xE0800047
-"""Bits of the instruction descriptor that are zero here: sparsity and shifts too."""
+"""Bits of the instruction descriptor that must be zero, among them sparsity and shifts."""
 _NOT_KNOWN = ("sp", "ws", "block_scale", "ashift", "block16", "block32")
 _PIPELINED = ("tcgen05.mma", "tcgen05.cp")
 
 
 @attrs.frozen
 class _MmaKind:
-    """What an instruction descriptor says.
+    """The fields of an instruction descriptor.
 
     ``m, n, k``: the shape; ``a, b, d``: the types; ``signs``: of A and B; ``transposed``: whether M and N are
-    contiguous in A and B; ``saturates``: an integer that does not fit becomes the nearest that does; ``accumulates``: D
-    is added; ``scale``: what D is multiplied by first.
+    contiguous in A and B; ``saturates``: integers saturate on overflow; ``accumulates``: D
+    is added; ``scale``: the factor of D.
     """
 
     m: int
@@ -60,7 +60,7 @@ class _MmaKind:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _MmaKind:
-        """The fields, checked."""
+        """Return the fields after their checks."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
@@ -69,28 +69,28 @@ class _MmaKind:
         wanted = (64, 128) if group == 1 else (256,)
         step = 8 if m == 64 and not integers else 16
         for wrong, what in (
-            (word & _RESERVED, "a bit of it is set that is zero in a dense product"),
+            (word & _RESERVED, "a bit is set that must be zero in a dense product"),
             (not (a and b and d), f"{kind} does not have the type of A, B or D"),
-            (d == "f16" and "bf16" in (a, b), "D is f16 and A or B is bf16"),
-            (m not in wanted, f"M is {m}; it is {' or '.join(map(str, wanted))} here"),
+            (d == "f16" and "bf16" in (a, b), "D must not be f16 if A or B is bf16"),
+            (m not in wanted, f"M must be {' or '.join(map(str, wanted))}, got {m}"),
             (not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))), f"N is {n}"),
             (bits[0] and not integers, "only integers saturate"),
-            (integers and (bits[1] or bits[2]), "integers have no signs"),
-            (any(narrow), "elements of 4 and 6 bits have K contiguous"),
+            (integers and (bits[1] or bits[2]), "integers cannot be negated"),
+            (any(narrow), "K must be contiguous for elements of 4 and 6 bits"),
         ):
             if wrong:
-                machine.hazard("descriptor", f"0x{word:08x} is not an instruction descriptor of {kind}: {what}", one)
+                machine.hazard("descriptor", f"0x{word:08x} is not an instruction descriptor for {kind}: {what}", one)
         signs = 1 - 2 * bits[1], 1 - 2 * bits[2]
         return cls(m // group, n, k, a, b, d, signs, (bool(bits[3]), bool(bits[4])), bool(bits[0]))
 
     def cells(self, cta: int, taddr: int, columns: int) -> Any:
-        """The cells of rows of tensor memory from an address on: ``(rows, columns)``."""
+        """Return the cells of rows of tensor memory from an address on: ``(rows, columns)``."""
         row = np.arange(self.m)
         lane = row if self.m == 128 else row % 16 + 32 * (row // 16)
         return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)
 
     def complete(self, machine: Machine, operation: Operation) -> None:
-        """Compute D and put it into tensor memory."""
+        """Compute D and write it to tensor memory."""
         data, memory, shared = operation.data, TensorMemory.of(machine), machine.shared
         one, cells = np.array([operation.lane]), data["cells"]
         if "cells_a" in data:
@@ -125,7 +125,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     opcode, operands = instruction.opcode, list(instruction.operands)
     kind = next((part for part in opcode if part in KINDS), "")
     if not kind or not {*_NOT_KNOWN}.isdisjoint(opcode):
-        raise refuse(instruction, "this form of tcgen05.mma is not known")
+        raise refuse(instruction, "this form of tcgen05.mma is not supported")
     group = 2 if "cta_group::2" in opcode else 1
     scale = 1.0
     if len(operands) > 5 and is_constant(operands[-1]) and kind in ("kind::f16", "kind::tf32"):
@@ -134,7 +134,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if len(operands) == 6:
         masks = [reader(x, "b32", instruction, program) for x in names_of(operands.pop(4), 4 * group, instruction)]
     if len(operands) != 5:
-        raise refuse(instruction, f"it takes D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
+        raise refuse(instruction, f"expected D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
     target = address_reader(operands[0], instruction, program)
     in_tensor = isinstance(operands[1], Memory)
     descriptors = [reader(operand, "b64", instruction, program) for operand in operands[2 if in_tensor else 1 : 3]]
@@ -145,7 +145,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         operand_values = [machine.uniform(read(machine, lanes), lanes) for read in readers]
         if group == 2 and machine.cluster_size % 2:
-            machine.hazard("window", "cta_group::2 needs a cluster of CTA pairs", lanes)
+            machine.hazard("window", "the cluster size must be even for cta_group::2", lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):
             taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in operand_values)
             form = _MmaKind.read(machine, np.array([lane]), word, kind, group)
@@ -201,10 +201,11 @@ def _issue(
 def _touch(
     machine: Machine, one: Any, cta: int, form: _MmaKind, taddr: int, columns: int, action: str, after: Set[int], kept: Any = True
 ) -> Any:  # fmt: skip
-    """Cells of tensor memory, allocated and in order."""
+    """Return cells of tensor memory after checks that they are allocated and ordered."""
     memory, cells = TensorMemory.of(machine), form.cells(cta, taddr, columns)
     if taddr >> 16 not in ((0,) if form.m == 128 else (0, 16)):
-        machine.hazard("window", f"an operand of {form.m} rows begins in lane {taddr >> 16}", one)
+        first = "0" if form.m == 128 else "0 or 16"
+        machine.hazard("window", f"an operand of {form.m} rows must begin in lane {first}, got {taddr >> 16}", one)
     column, lanes = taddr & 0xFFFF, cells[[0, -1], 0] % CELLS // COLUMNS
     memory.inside(one, cta, column, column + columns - 1, (int(lanes[0]), int(lanes[1])))
     memory.touch(one, 0, int(one[0]), cells[kept] if kept is not True else cells, action, after=after)

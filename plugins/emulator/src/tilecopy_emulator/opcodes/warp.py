@@ -1,4 +1,4 @@
-"""Instructions between the lanes of a warp: shuffles, votes, matches, reductions. Source: PTX ISA 9.7.9.6 and 9.7.13."""
+"""Warp instructions: shuffles, votes, matches and reductions. Source: PTX ISA 9.7.9.6 and 9.7.13."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .operands import Handler, Lanes, Reader, Step, Writer, agree, demand_count,
 class _Group:
     """Lanes that execute one instruction together.
 
-    ``lanes``: of the machine; ``lane``: number in the warp of each, shape (n,); ``group``: which set of lanes (a warp,
-    or the part of one that a mask names) each belongs to; ``count``: how many sets; ``mask``: the mask of each lane.
+    ``lanes``: of the machine; ``lane``: number of each in its warp, shape (n,); ``group``: number of each lane's set
+    (a warp, or the lanes of a mask); ``count``: number of sets; ``mask``: the mask of each lane.
     """
 
     lanes: Any
@@ -33,14 +33,14 @@ class _Group:
     mask: Any
 
     def table(self, values: Any, fill: Any) -> Any:
-        """Values of shape ``(n, copies)`` laid out as ``(sets, 32, copies)``."""
+        """Return values of shape ``(n, copies)`` as ``(sets, 32, copies)``."""
         table = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
         table[self.group, self.lane] = values
         return table
 
 
 def _together(machine: Machine, lanes: Lanes, mask: Reader | None) -> _Group | None:
-    """Bring the lanes of each mask together, or None when none is complete."""
+    """Join the lanes of each mask, and return those that are complete, or None."""
     if mask is not None:
         lanes = machine.converge(lanes, machine.uniform(mask(machine, lanes), lanes).astype(np.uint32))
         if not machine.size(lanes):
@@ -90,7 +90,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         lacking = None
         try:
             values = machine.rows(value(machine, here.lanes), here.lanes)
-        except HazardError:  # a lane that nobody reads may have nothing there
+        except HazardError:  # a lane that no other lane reads may be undefined
             read = np.zeros(present.shape[:2], np.bool_)
             read[here.group, source] = True
             mine = read[here.group, here.lane]
@@ -114,7 +114,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
 def _reduction(
     instruction: Instruction, program: Program, type: str, result: str, reduce: Callable[[_Group, Any], Any]
 ) -> Step:
-    """``d, a, mask``: one value for each set of lanes."""
+    """Compile an instruction ``d, a, mask`` with one result for each set of lanes."""
     demand_count(instruction, 3)
     write = writer(instruction.operands[0], result, instruction, program)
     value = reader(instruction.operands[1], type, instruction, program)
@@ -135,7 +135,7 @@ def _ballot(here: _Group, values: Any) -> Any:
 
 
 def _executing(here: _Group) -> Any:
-    """For each lane, which lanes execute the instruction with it: those of the mask that have not exited."""
+    """Return for each lane the lanes that execute the instruction with it: those of the mask that have not exited."""
     return _ballot(here, np.ones((len(here.lane), 1), np.bool_))[here.group]
 
 
@@ -166,7 +166,7 @@ def _redux(instruction: Instruction, program: Program) -> Step:
     if form[-1] == "f32":
         return _redux_floats(instruction, program)
     if form not in kinds:
-        raise refuse(instruction, "this form of redux is not known")
+        raise refuse(instruction, "this form of redux is not supported")
     function, neutral, dtype = kinds[form]
 
     def reduce(here: _Group, values: Any) -> Any:
@@ -178,7 +178,7 @@ def _redux(instruction: Instruction, program: Program) -> Step:
 
 
 def _redux_floats(instruction: Instruction, program: Program) -> Step:
-    """``redux.sync.{min,max}{.abs}{.NaN}.f32``: of the magnitudes with ``.abs``; a NaN loses unless ``.NaN``."""
+    """Compile ``redux.sync.{min,max}{.abs}{.NaN}.f32``; ``.abs`` takes magnitudes, and only ``.NaN`` returns a NaN operand."""
     parts = set(instruction.opcode)
     pair = extreme(largest="max" in parts)(Mode(("f32",), frozenset(parts & {"NaN"})))
     neutral = np.uint32(0x7FFFFFFF if "NaN" not in parts else 0xFF800000 if "max" in parts else 0x7F800000)
@@ -200,7 +200,7 @@ def _match(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 3)
     results = instruction.operands[0]
     if isinstance(results, Pair) and of_any:
-        raise refuse(instruction, "match.any has one result")
+        raise refuse(instruction, "match.any must have one result")
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
     write_all = writer(both.second, "pred", instruction, program)
@@ -236,10 +236,10 @@ def _active_mask(machine: Machine, lanes: Lanes, opcode: Any, write: Writer) -> 
 
 
 def _elect(instruction: Instruction, program: Program) -> Step:
-    """``elect.sync d|p, mask``: the lowest lane of the mask that has not exited leads."""
+    """Compile ``elect.sync d|p, mask``, which elects the lowest lane of the mask that has not exited."""
     demand_count(instruction, 2)
     if not isinstance(instruction.operands[0], Pair):
-        raise refuse(instruction, "it has two results, d|p")
+        raise refuse(instruction, "elect must have two results, d|p")
     write = writer(instruction.operands[0].first, "b32", instruction, program)
     write_leader = writer(instruction.operands[0].second, "pred", instruction, program)
     mask = reader(instruction.operands[1], "u32", instruction, program)

@@ -1,8 +1,8 @@
-"""``wgmma``: matrix products of a warpgroup (PTX ISA 9.7.16).
+"""The instructions ``wgmma`` for matrix products of a warpgroup (PTX ISA 9.7.16).
 
-A product is computed when the last warp of the warpgroup issues it. Nobody can see that: until a wait covers it, any access of
-another instruction to its registers is at fault, and so is any write to its operands in shared memory. A warp whose wait covers
-a product knows that all of it is done; what it has read is ordered by a clock column of the warpgroup, as with an mbarrier.
+A product is computed when the last warp of the warpgroup issues it. No program can see that: until a wait covers it, any access
+of another instruction to its registers is a hazard, and so is any write to its operands in shared memory. After the wait of one
+warp, the whole product is complete. Its reads are ordered by a clock column of the warpgroup, as with an mbarrier.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ROWS = 64
 
 @attrs.define(eq=False)
 class _Product:
-    """A product that not all of its warps have waited for.
+    """A product for which not all of its warps have waited.
 
-    ``operation``: as the engines know it, until the first wait that covers it; ``accumulators``: the registers of its
-    result, in order; ``type``: of what they hold; ``names``: those, and those of A; ``lanes``: of the warpgroup;
-    ``open``: which lanes of the unit have not waited; ``group``: of which each of them made it a part; ``done``: when
-    it was known to be done.
+    ``operation``: in the engines, until the first wait that covers it; ``accumulators``: the registers of its result,
+    in order; ``type``: of their values; ``names``: those registers, and those of A; ``lanes``: of the warpgroup;
+    ``open``: the lanes of the unit that have not waited; ``group``: number of each lane's group with it; ``done``: the
+    time of its completion.
     """
 
     operation: Operation
@@ -49,7 +49,7 @@ class _Product:
 
 
 class Warpgroups:
-    """The products of a machine's warpgroups, and who has touched their registers."""
+    """The products of a machine's warpgroups, and the last uses of their registers."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -61,7 +61,7 @@ class Warpgroups:
 
     @classmethod
     def of(cls, machine: Machine) -> Warpgroups:
-        """The machine's, made at the first use."""
+        """Return the products of a machine, created at the first use."""
         if machine.warpgroups is None:
             machine.warpgroups = cls(machine)
         warpgroups: Warpgroups = machine.warpgroups
@@ -83,7 +83,7 @@ class Warpgroups:
                 self.in_flight.append(new)
 
     def column(self, first: int) -> tuple[int, int]:
-        """CTA, and column in its rows, of the warpgroup of a lane."""
+        """Return the CTA of the warpgroup of a lane, and the warpgroup's column in its rows."""
         machine = self.machine
         key = int(machine.cta_of[first]), first % machine.threads // WARPGROUP
         if key not in self.columns:
@@ -92,11 +92,11 @@ class Warpgroups:
         return key[0], self.columns[key]
 
     def demand_idle(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
-        """Registers may not be those of a product in flight.
+        """Raise a hazard if a product in flight uses registers.
 
-        ``lanes``: whose; ``names``: registers; ``what``: is done to them; ``a``: whether another product reads them as
-        A, which may be that of several; ``type``: of the accumulators that they are for another product, which may be
-        those of several.
+        ``lanes``: of the registers; ``names``: registers; ``what``: the verb of the use; ``a``: True if another product
+        reads them as A, which several may do; ``type``: of their values if they are accumulators of another product,
+        which several may share.
         """
         for mma in self.in_flight:
             shared = mma.names.intersection(names).intersection(mma.accumulators if a else names)
@@ -118,11 +118,11 @@ class Warpgroups:
         return in_group(lane, "wgmma", newer, product.operation.waited)
 
     def why_in_flight(self, operation: Operation, _: int) -> Pending:
-        """Return what a product lacks, see :class:`Operation`."""
+        """Return what is missing to complete a product, see :class:`Operation`."""
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Another instruction is about to read or write registers of products."""
+        """Check and record a use of registers of products by another instruction."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:
@@ -130,24 +130,24 @@ class Warpgroups:
             times[index] = self.now
 
     def demand_fence(self, lanes: Any, names: Iterable[str]) -> None:
-        """Since the registers were last touched by others there is a ``wgmma.fence``."""
+        """Raise a hazard unless a ``wgmma.fence`` follows the last use of registers by other instructions."""
         fenced, demand = self.fenced[lanes], self.machine.hazard_where
-        demand(fenced == 0, "proxy", "there is no wgmma.fence before the first wgmma.mma_async", lanes)
+        demand(fenced == 0, "proxy", "a wgmma.fence is missing before the first wgmma.mma_async", lanes)
         for name in names:
-            what = f"register {name.partition('@')[0]} has been used with no wgmma.fence since"
+            what = f"register {name.partition('@')[0]} was used with no wgmma.fence since then"
             demand(name in self.touched and self.touched[name][lanes] >= fenced, "proxy", what, lanes)
 
     def fence(self, lanes: Any) -> None:
-        """``wgmma.fence``."""
+        """Execute ``wgmma.fence``."""
         self.now += 1
         self.fenced[lanes] = self.now
 
     def commit(self, lanes: Any) -> None:
-        """``wgmma.commit_group``."""
+        """Execute ``wgmma.commit_group``."""
         self.committed[lanes] += 1
 
     def wait(self, lanes: Any, newest: int) -> None:
-        """``wgmma.wait_group``: of each lane's groups at most so many stay in flight."""
+        """Execute ``wgmma.wait_group``: at most ``newest`` groups of each lane stay in flight."""
         machine = self.machine
         waiting = np.zeros(machine.units, bool)
         waiting[lanes] = True
@@ -169,7 +169,7 @@ class Warpgroups:
         machine.launch.version += 1
 
     def leaving(self, ending: Any) -> None:
-        """Lanes exit."""
+        """Check that exiting lanes have waited for their products."""
         for mma in self.in_flight:
             position = int(np.argmax(mma.open[ending]))
             if mma.open[ending][position]:
@@ -185,7 +185,7 @@ class _Mma:
 
     ``result``: fragment, names, readers and writers of the accumulators; ``a``: fragment, names and readers of A in
     registers, or the reader of its descriptor; ``b``: reader of B's descriptor; ``accumulates``: reader of the
-    predicate; ``signs``: of A and B; ``transposed``: whether A and B in shared memory have M and N contiguous;
+    predicate; ``signs``: of A and B; ``transposed``: whether M and N are contiguous in A and B in shared memory;
     ``types``: of A and B; ``n, k``: of its shape; ``saturate``: see :func:`product`.
     """
 
@@ -201,7 +201,7 @@ class _Mma:
     saturate: bool
 
     def deciding(self, machine: Machine, lanes: Lanes) -> list[Any]:
-        """Return what must be the same in every lane: descriptors and the predicate."""
+        """Return the operands that must be the same in every lane: descriptors and the predicate."""
         readers = [self.b, self.accumulates, *([] if isinstance(self.a, tuple) else [self.a])]
         return [machine.uniform(read(machine, lanes), lanes) for read in readers]
 
@@ -211,18 +211,18 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     shape = re.fullmatch(r"m64n(\d+)k(\d+)", opcode[4]) if opcode[2:4] == ("sync", "aligned") else None
     types = tuple(part for part in opcode[5:] if part in ELEMENT_BITS)
     if shape is None or len(types) != 3:
-        raise refuse(instruction, "this form of wgmma.mma_async is not known")
+        raise refuse(instruction, "this form of wgmma.mma_async is not supported")
     n, k = map(int, shape.groups())
     from_registers = any(isinstance(source, Braces) for source in operands[1:2])
     floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
     count = 4 + 2 * floats + halves * (2 - from_registers)
     if len(operands) != count:
-        raise refuse(instruction, f"it takes {count} operands, not {len(operands)}")
+        raise refuse(instruction, f"the instruction takes {count} operands, got {len(operands)}")
     numbers = [_number(source, instruction) for source in operands[4:]]
     signs = numbers[:2] if floats else [1, 1]
     transposed = [0] * (2 - len(numbers[2:])) + numbers[2:]
     if not {*signs} <= {1, -1} or not {*transposed} <= {0, 1}:
-        raise refuse(instruction, "scales are 1 or -1, and 1 says that M or N is contiguous, 0 that K is")
+        raise refuse(instruction, "a scale must be 1 or -1, and a transpose flag 0 (K is contiguous) or 1 (M or N is)")
     accumulators = total(_ROWS, n, types[0], 4)
     names = names_of(operands[0], accumulators.registers, instruction)
     kind = accumulators.register_type
@@ -254,7 +254,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
 
 def _number(operand: Any, instruction: Instruction) -> int:
     if not is_constant(operand):
-        raise refuse(instruction, "scales and majors are constants in the text")
+        raise refuse(instruction, "scales and transpose flags must be constants")
     bits = constant_bits(operand, "s32", instruction)
     return bits - (bits >> 31 << 32)
 
@@ -263,12 +263,12 @@ def _issue(machine: Machine, lanes: Any, form: _Mma) -> None:
     groups, firsts, cta = Warpgroups.of(machine), lanes[::32], int(machine.cta_of[lanes[0]])
     deciding = form.deciding(machine, lanes)
     for values in deciding:
-        what = "the threads of a warpgroup give different descriptors or predicates"
+        what = "all threads of a warpgroup must have the same descriptors and predicate"
         machine.hazard_where(values != values[0], "aligned", what, lanes)
     b_word, accumulates, *a_words = (int(values[0]) for values in deciding)
     fragment, names, readers, writers = form.result
     groups.demand_fence(lanes, names)
-    groups.demand_idle(lanes, names, "an accumulator", type=fragment.type)
+    groups.demand_idle(lanes, names, "used as accumulator", type=fragment.type)
     used, reads = frozenset(names), np.zeros(0, np.int64)
     if isinstance(form.a, tuple):
         matrix, a_names, a_readers = form.a
@@ -297,7 +297,7 @@ def _issue(machine: Machine, lanes: Any, form: _Mma) -> None:
 
 
 def _in_shared(machine: Machine, firsts: Any, word: int, form: _Mma, which: int) -> tuple[Any, Any]:
-    """A or B by its descriptor: values ``(copies, rows, k)``, and the cells that hold them."""
+    """Return A or B by its descriptor: values ``(copies, rows, k)``, and their cells."""
     descriptor, cta = Descriptor.read(machine, firsts[:1], word, WGMMA), int(machine.cta_of[firsts[0]])
     what: Any = ((_ROWS, form.n)[which], form.k, form.types[which])
     places, cells = operand_in_shared(machine, firsts, cta, descriptor, *what, mn_major=form.transposed[which])
@@ -307,7 +307,7 @@ def _in_shared(machine: Machine, firsts: Any, word: int, form: _Mma, which: int)
 def _ordering(instruction: Instruction, program: Program) -> Step:
     kind, operands = instruction.opcode[1], instruction.operands
     if len(operands) != (kind == "wait_group"):
-        raise refuse(instruction, f"it takes {int(kind == 'wait_group')} operands, not {len(operands)}")
+        raise refuse(instruction, f"the instruction takes {int(kind == 'wait_group')} operands, got {len(operands)}")
     newest = immediate(operands[0], instruction, "the number of groups") if operands else 0
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -325,7 +325,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Have every instruction that uses registers of products say so first."""
+    """Wrap the step of every instruction that uses registers of products, so that it checks them first."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

@@ -1,7 +1,7 @@
-"""``wmma``: the warp's matrix product with fragments whose layout the ISA leaves open (PTX ISA 9.7.15.3 and .4).
+"""The instructions ``wmma``: a warp's matrix product with fragments of unspecified layout (PTX ISA 9.7.15.3 and .4).
 
-Here slot ``s`` of lane ``t`` holds element ``(32 s + t) % elements`` of its matrix, row by row: fragments of A and B that have more
-slots than elements hold some twice, as the ISA's numbers of registers ask for. Of the sums see :mod:`.products`.
+On the emulator, slot ``s`` of lane ``t`` holds element ``(32 s + t) % elements`` of its matrix, row by row. Fragments of A and B with
+more slots than elements hold some twice, because the ISA sets the number of registers. For the sums see :mod:`.products`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .products import Fragment, product
 _SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16), "m16n16k8": (16, 16, 8)}
 _SHAPES |= {"m8n8k4": (8, 8, 4)}
 GRANULE_BYTES = 16
-"""What a GPU loads or stores of a matrix at once: a stride is a multiple, and the first address unless the fragment is smaller."""
+"""The granularity of a GPU's loads and stores of a matrix: its stride is a multiple, and the first address of a large fragment."""
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "s8": 1, "u8": 1, "s32": 4}
 
 
 @attrs.frozen
 class _Fragment:
-    """What the registers of a warp hold of a matrix.
+    """A matrix in the registers of a warp.
 
-    ``rows, columns``: of the matrix; ``type``: of its elements; ``registers``: how many each lane has; ``width``: PTX
+    ``rows, columns``: of the matrix; ``type``: of its elements; ``registers``: number per lane; ``width``: PTX
     type of each.
     """
 
@@ -42,7 +42,7 @@ class _Fragment:
 
     @classmethod
     def of(cls, matrix: str, shape: str, type: str) -> _Fragment:
-        """Matrix ``a``, ``b``, ``c`` or ``d`` of a shape."""
+        """Return the fragment of matrix ``a``, ``b``, ``c`` or ``d`` of a shape."""
         m, n, k = _SHAPES[shape]
         rows, columns = {"a": (m, k), "b": (k, n)}.get(matrix, (m, n))
         slots = 16 if type == "f16" and matrix in "ab" else rows * columns // 32
@@ -51,17 +51,17 @@ class _Fragment:
 
     @property
     def bytes(self) -> int:
-        """Return what each lane holds."""
+        """The number of bytes per lane."""
         return self.registers * int(self.width[1:]) // 8
 
     @property
     def once(self) -> Fragment:
-        """Each element in the first slot that holds it."""
+        """Return the fragment with each element only in its first slot."""
         number = np.arange(self.rows * self.columns)
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Elements from the first, for each slot and lane; ``stride``: of rows or columns, shape (32, copies)."""
+        """Return offsets in elements for each slot and lane; ``stride``: of rows or columns, shape (32, copies)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)
@@ -73,7 +73,7 @@ _FragmentAccess = tuple[_Fragment, bool, AccessKind]
 
 
 def _fragment_access(instruction: Instruction) -> _FragmentAccess:
-    """The fragment that is loaded or stored, whether by rows, and how each element is accessed."""
+    """Return the fragment of a load or store, whether it is row-major, and the access of each element."""
     opcode = instruction.opcode
     shape = next(part for part in opcode if part in _SHAPES)
     type = next(part for part in opcode if part in _BYTES)
@@ -81,10 +81,10 @@ def _fragment_access(instruction: Instruction) -> _FragmentAccess:
 
 
 def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _FragmentAccess) -> Any:
-    """Addresses of the elements in each slot, shape (slots, lanes, copies).
+    """Return the addresses of the elements in each slot, shape (slots, lanes, copies).
 
-    The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). No GPU asks for more than
-    16, so a smaller multiple of these is a note.
+    The first must be a multiple of the fragment's bytes (PTX ISA, matrix storage for wmma). GPUs need only a multiple of
+    16 bytes, so anything between is only a note.
     """
     fragment, row_major, access = moved
     first = machine.rows(base, lanes).astype(np.uint64)
@@ -92,7 +92,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
     if (first % np.uint64(fragment.bytes)).any():
         machine.note(
             f"the address of a matrix is not a multiple of {fragment.bytes} bytes, the size of its fragment, as the PTX "
-            f"ISA asks; GPUs need {GRANULE_BYTES}"
+            f"ISA requires; GPUs need only {GRANULE_BYTES}"
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)
@@ -102,7 +102,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
 
 
 def _stride(instruction: Instruction, program: Program, number: int, moved: _FragmentAccess) -> Reader:
-    """The distance of rows or columns in elements: an operand, a multiple of 16 bytes as the CUDA C++ guide says, or as the matrix is packed."""
+    """Return how to read the stride in elements: an operand that is a multiple of 16 bytes (CUDA C++ guide), or that of a packed matrix."""
     if len(instruction.operands) > number:
         read = reader(instruction.operands[number], "u32", instruction, program)
 
@@ -126,7 +126,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
     stride = _stride(instruction, program, 2, moved)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        machine.demand_full_warps(lanes, "a matrix product")
+        machine.demand_full_warps(lanes, "wmma")
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
@@ -148,7 +148,7 @@ def _store(instruction: Instruction, program: Program) -> Step:
     stride = _stride(instruction, program, 2, moved)
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        machine.demand_full_warps(lanes, "a matrix product")
+        machine.demand_full_warps(lanes, "wmma")
         places = _addresses(machine, lanes, address(machine, lanes), stride(machine, lanes), moved)
         if access.space[:6] == "shared":
             places = places.astype(np.uint32)
@@ -165,12 +165,12 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 4)
     shape = next(part for part in opcode if part in _SHAPES)
     types = [part for part in opcode if part in _BYTES]
-    if len(types) == 2:  # of f16 the accumulators' alone are named
+    if len(types) == 2:  # for f16, the opcode has only the types of the accumulators
         types = [types[0], "f16", "f16", types[1]]
     if len(types) != 4 or ("satfinite" in opcode and types[0] != "s32"):
-        raise refuse(instruction, "this form of wmma.mma is not known")
+        raise refuse(instruction, "this form of wmma.mma is not supported")
     if types[1] == "f64" and any(part in ("rz", "rm", "rp") for part in opcode):
-        raise refuse(instruction, "this form of wmma.mma is not known")
+        raise refuse(instruction, "this form of wmma.mma is not supported")
     of = [_Fragment.of(matrix, shape, type) for matrix, type in zip("dabc", types, strict=True)]
     groups = [names_of(operand, x.registers, instruction) for operand, x in zip(instruction.operands, of, strict=True)]
     writers = [writer(name, of[0].width, instruction, program) for name in groups[0]]
@@ -182,7 +182,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     fragments = [x.once for x in of]
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        index = machine.demand_full_warps(lanes, "a matrix product")
+        index = machine.demand_full_warps(lanes, "wmma")
         words = [machine.stack((read(machine, lanes) for read in reader), lanes) for reader in readers]
         a, b, c = (
             x.values(stack.reshape(len(stack), -1, 32, stack.shape[2]))

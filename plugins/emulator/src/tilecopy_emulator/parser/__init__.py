@@ -1,1 +1,1 @@
-"""From PTX text to a program."""
+"""The parser from PTX text to a program."""

@@ -1,4 +1,4 @@
-"""A position among the tokens of a text, and what the parsers expect there."""
+"""The cursor over the tokens of a text, which the parsers share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .lexer import Token, bodies, tokens
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 MOST_BRACES = 200
-"""How deep scopes and initial values may be nested."""
+"""The largest nesting depth of scopes and initial values."""
 
 
 class Cursor:
-    """A position among the tokens of a text; every fault raises :class:`UnsupportedPtxError` with its line.
+    """A position in the tokens of a text; every error is an :class:`UnsupportedPtxError` with its line.
 
     Bodies of functions are empty at first: :meth:`open_body` has the tokens of one.
     """
@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """The position of a body's tokens, which are cut when they are wanted; ``at``: that of its brace in the module."""
+        """Return the position of a body's tokens, which are split on demand; ``at``: that of its brace in the module."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -66,14 +66,14 @@ class Cursor:
         return token
 
     def accept(self, kind: str) -> bool:
-        """Take the next token if it is of a kind; whether it was."""
+        """Take the next token if it has this kind; return True if it does."""
         if self.token.kind == kind:
             self.at += 1
             return True
         return False
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Take the next token, which must be of a kind."""
+        """Take the next token, which must have this kind."""
         if self.token.kind != kind:
             self.fail(f"expected {what or repr(kind)}, got '{self.token.text}'")
         return self.advance()
@@ -83,42 +83,42 @@ class Cursor:
         return self.expect("word", what).text
 
     def name(self, what: str) -> str:
-        """Take a word that PTX lets a text define."""
+        """Take a word that is a valid name in PTX."""
         token = self.expect("word", what)
         if not _NAME.fullmatch(token.text) or token.text == "WARP_SZ":
-            self.fail(f"'{token.text}' cannot be {what}", token.line)
+            self.fail(f"'{token.text}' is not valid as {what}", token.line)
         return token.text
 
     def alignment(self) -> int:
         """Take an alignment in bytes."""
         align = self.integer("an alignment")
         if not 0 < align < 1 << 32 or align & (align - 1):
-            self.fail(f"the alignment {align} is not a power of two below 2**32")
+            self.fail(f"the alignment must be a power of two below 2**32, got {align}")
         return align
 
     def elements(self) -> int:
-        """Take ``.v2`` or ``.v4`` where one stands; how many elements a variable or register has."""
+        """Take an optional ``.v2`` or ``.v4``; return the number of elements of a variable or register."""
         if self.token.text not in (".v2", ".v4"):
             return 1
         return int(self.advance().text[2:])
 
     def demand_vector(self, type: Token, elements: int) -> None:
-        """Demand that registers or variables of a type may have so many elements."""
+        """Raise an error unless PTX has vectors of this type and number of elements."""
         if elements > 1 and (type.text == ".pred" or elements * REGISTER_BITS[type.text[1:]] > 128):
             self.fail(
-                f"a vector of {elements} elements of {type.text} is none that PTX has: at most 128 bits, no predicates",
+                f"a vector must have at most 128 bits and no predicates, got {elements} elements of {type.text}",
                 type.line,
             )
 
     def unsigned(self, what: str) -> int:
-        """Take a whole number of 32 bits with no sign."""
+        """Take an unsigned integer of 32 bits."""
         token = self.token
         if token.kind == "-" or not 0 <= (value := self.integer(what)) < 1 << 32:
-            self.fail(f"{what} is a number from 0 to {(1 << 32) - 1}", token.line)
+            self.fail(f"{what} must be 0 to {(1 << 32) - 1}", token.line)
         return value
 
     def loc(self) -> LineDirective:
-        """Take what follows ``.loc``."""
+        """Take the rest of a ``.loc`` directive."""
         file, line, column = (self.unsigned(what) for what in ("a file's number", "a line", "a column"))
         if not self.accept(","):
             return LineDirective(file, line, column)
@@ -135,39 +135,39 @@ class Cursor:
             self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
-        """Pass over what follows ``.pragma``: texts in quotation marks, of which one needs PTX ISA 8.3."""
-        texts = [self.expect("string", "a text in quotation marks")]
+        """Skip the strings of ``.pragma``, of which one needs PTX ISA 8.3."""
+        texts = [self.expect("string", "a string")]
         while self.accept(","):
-            texts.append(self.expect("string", "a text in quotation marks"))
+            texts.append(self.expect("string", "a string"))
         self.expect(";", "';' after a pragma")
         if version < (8, 3) and any("used_bytes_mask" in token.text for token in texts):
-            self.fail(f"the pragma {texts[0].text} needs .version 8.3", texts[0].line)
+            self.fail(f"the .version must be 8.3 or newer for the pragma {texts[0].text}", texts[0].line)
 
     def integer(self, what: str) -> int:
-        """Take a whole number with its sign."""
+        """Take an integer with an optional sign."""
         negative = self.accept("-")
         token = self.expect("number", what)
         if not re.fullmatch(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?", token.text):
-            self.fail(f"{token.text} is not a whole number ({what})", token.line)
+            self.fail(f"{what} must be an integer, got {token.text}", token.line)
         value = whole_number(token.text)
         if value is None:
-            self.fail(f"{token.text} is not a number of PTX", token.line)
+            self.fail(f"{token.text} is not a PTX number", token.line)
         return -value if negative else value
 
     def skip_line(self) -> str:
-        """Pass over the rest of the line, and give it."""
+        """Skip the rest of the line, and return it."""
         first = self.token
         while self.token.line == first.line and self.token.kind != "end":
             self.at += 1
         return self.text[first.start : self.tokens[self.at - 1].end]
 
     def skip_past(self, kind: str) -> None:
-        """Pass over everything up to a token of a kind, and that token."""
+        """Skip everything up to and including a token of a kind."""
         while self.advance().kind != kind:
             pass
 
     def skip_braces(self) -> None:
-        """Pass over a block in braces; those of operands must close inside their statement."""
+        """Skip a block in braces; braces of operands must be closed in their statement."""
         operands: set[int] = set()
         opened = [self.expect("{")]
         while opened:
@@ -179,7 +179,7 @@ class Cursor:
             if token.kind == "{":
                 opened.append(token)
                 if len(opened) > MOST_BRACES:
-                    self.fail("the braces are nested too deep")
+                    self.fail(f"braces must be nested at most {MOST_BRACES} deep")
                 if before.kind in ("word", ",", "="):
                     operands.add(token.start)
             elif token.kind == "}":
@@ -188,11 +188,11 @@ class Cursor:
 
 
 def whole_number(text: str) -> int | None:
-    """The low 64 bits of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
+    """Return the low 64 bits of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
     digits = text.removesuffix("U")
     try:
         value = int(digits, 8) if re.fullmatch(r"0\d+", digits) else int(digits, 0)
     except ValueError:
         return None
-    too_large = digits.isdecimal() and digits[0] != "0" and value // 10 > ((1 << 64) - 1) // 10  # so does ptxas 13.5
+    too_large = digits.isdecimal() and digits[0] != "0" and value // 10 > ((1 << 64) - 1) // 10  # like ptxas 13.5
     return None if too_large else value & ((1 << 64) - 1)

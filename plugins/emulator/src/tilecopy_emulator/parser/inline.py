@@ -1,7 +1,7 @@
-"""The body of an entry, with the functions that it calls expanded in place.
+"""The parser of an entry's body, which expands called functions in place.
 
-Names are resolved scope by scope: inner declarations get names of their own. Calls are replaced by the bodies of their
-functions, so that the machine knows neither calls nor parameters of functions. Source: PTX ISA, sections 4, 5 and 7.
+Names are resolved by scope: inner declarations get unique names. Calls are replaced by the bodies of their functions,
+so that the machine needs neither calls nor parameters of functions. Source: PTX ISA, sections 4, 5 and 7.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from .lexer import Token
 from .variables import variable_declarations
 
 MAX_INSTRUCTIONS = 1 << 18
-"""Instructions after the expansion of calls."""
+"""The largest number of instructions after the expansion of calls."""
 MOST_COPIES = 8
-"""Calls of a function that are expanded in place; those after them share one body, so that a program grows with its text alone."""
+"""The number of calls of a function that are expanded in place; later calls share one body, to limit the size of a program."""
 
 CODE_BASE = 1 << 12
 SYSTEM_CALLS = {"vprintf": ((2, 0), (2, 1)), "__assertfail": ((5, 0),), "malloc": ((1, 1),), "free": ((1, 0),)}
-"""Functions that the driver defines, and how many arguments and results they have."""
+"""Functions that the driver defines -> their numbers of arguments and results."""
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 _PART = re.compile(r"tilecopy: (\w+): ([1-9]\d{0,3}) of ([1-9]\d{0,3}) threads copy together; this is thread (\S+)")
-"""What tilecopy-export writes above a copy: its name, how many threads do it, of how many, and the register of a thread's index."""
+"""The comment of tilecopy-export above a copy: its name, threads per group, number of threads, and the register of the thread's index."""
 _PARTED_FROM_COPIES = ("barrier", "fence", "wait", "end")
-"""Kinds of instructions that no copy holds: the comment above a copy does not reach past them."""
+"""Kinds of instructions outside any copy; the comment above a copy ends before them."""
 
 
 _MAD_WITHOUT_ROUNDING = re.compile(r"mad(\.ftz)?(\.sat)?\.f32")
-"""What texts up to PTX ISA 3.1 may have; ptxas makes the same of it as of ``.rn``."""
+"""Opcodes up to PTX ISA 3.1 without a rounding; ptxas assembles them as ``.rn``."""
 
 
 @attrs.frozen
 class Function:
-    """An entry or a function, and where its body lies among the tokens."""
+    """An entry or a function, with the position of its body."""
 
     name: str
     line: int
@@ -72,7 +72,7 @@ class Function:
 
 @attrs.define
 class _Scope:
-    """What names mean between two braces."""
+    """The names of a block between two braces."""
 
     parent: _Scope | None
     suffix: str
@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """Return what a name means here or in the nearest scope around this one, by one of the tables; None where it means nothing."""
+        """Return the meaning of a name in this or the nearest enclosing scope, by one of the tables; None if it has none."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -93,7 +93,7 @@ class _Scope:
 
 @attrs.define
 class _Draft:
-    """An instruction whose labels are not resolved yet."""
+    """An instruction with unresolved labels."""
 
     instruction: Instruction
     scope: _Scope
@@ -102,10 +102,10 @@ class _Draft:
 
 @attrs.frozen
 class _Frame:
-    """A block whose statements are being read.
+    """A block that is being parsed.
 
-    ``scope``: of its names; ``opening``: its brace; ``source``: the comment that held before it; ``leave``: what
-    follows it where it is the body of a call.
+    ``scope``: of its names; ``opening``: its brace; ``source``: the comment of a copy before it; ``leave``: called
+    at its end if it is the body of a call.
     """
 
     scope: _Scope
@@ -116,10 +116,10 @@ class _Frame:
 
 @attrs.frozen
 class _SharedBody:
-    """A function's body that several calls branch to; a register says where each goes on.
+    """A function's body to which several calls branch; a register selects the return.
 
-    ``function``: which; ``scope``: of its formals; ``start``: label of its first instruction; ``end``: label of the
-    branch back; ``register``: the number of the site that it was called from; ``sites``: labels behind its calls.
+    ``function``: the function; ``scope``: of its formals; ``start``: label of its first instruction; ``end``: label of
+    the branch back; ``register``: holds the number of the call site; ``sites``: labels after its calls.
     """
 
     function: Function
@@ -131,12 +131,12 @@ class _SharedBody:
 
 
 def _takes(function: Function, arguments: int, results: int) -> bool:
-    """Return whether a function has so many parameters and results."""
+    """Return True if a function has these numbers of parameters and results."""
     return (len(function.parameters), len(function.results)) == (arguments, results)
 
 
 class Definitions:
-    """What a module defines, by name."""
+    """The definitions of a module by name."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
@@ -146,12 +146,12 @@ class Definitions:
         self.version = self.declared_version = (0, 0)
 
     def code_address(self, name: str) -> int:
-        """The address of a function, which is in no window of memory."""
+        """Return the address of a function, which is outside all state spaces."""
         return CODE_BASE + 16 * list(self.functions).index(name)
 
 
 class Expansion:
-    """The instructions of one entry with the functions it calls."""
+    """The expansion of one entry and the functions that it calls to instructions."""
 
     def __init__(self, module: Definitions, cursor: Cursor) -> None:
         self.module, self.c = module, cursor
@@ -186,7 +186,7 @@ class Expansion:
         for name, body in self.shared.items():
             if name in self._reachable(name):
                 raise UnsupportedPtxError(
-                    f"the function {name} may call itself: recursive calls are not known", body.function.line
+                    f"the function {name} may call itself; recursion is not supported", body.function.line
                 )
         for body, draft in backs:
             operands = body.register, Braces(tuple(body.sites))
@@ -194,7 +194,7 @@ class Expansion:
         self.drafts = [self._resolve(draft) for draft in self.drafts]
 
     def _reachable(self, name: str) -> set[str]:
-        """The functions that a shared body calls, and those that they call."""
+        """Return the functions that a shared body calls, directly or indirectly."""
         callees, queue = set[str](), [name]
         while queue:
             new = self.callees.get(queue.pop(), set()) - callees
@@ -203,7 +203,7 @@ class Expansion:
         return callees
 
     def _all_shared(self) -> Iterator[_SharedBody]:
-        """The shared bodies, those too that the expansion of earlier ones adds."""
+        """Yield the shared bodies, including those that the expansion of earlier ones adds."""
         number = 0
         while number < len(self.shared):
             yield list(self.shared.values())[number]
@@ -220,7 +220,7 @@ class Expansion:
             name = str(operands[1])
             targets = draft.scope.find(name, "targets")
             if targets is None:
-                raise UnsupportedPtxError(f"'{name}' is not a list of .branchtargets", instruction.line)
+                raise UnsupportedPtxError(f"'{name}' must be a list of .branchtargets", instruction.line)
             operands[1] = Braces(tuple(self._label(target, draft) for target in targets))
         return _Draft(attrs.evolve(instruction, operands=tuple(operands)), draft.scope)
 
@@ -229,7 +229,7 @@ class Expansion:
             return name  # the end of an expanded call
         label: str | None = draft.scope.find(name, "labels")
         if label is None:
-            raise UnsupportedPtxError(f"'{draft.instruction.text}': there is no label '{name}'", draft.instruction.line)
+            raise UnsupportedPtxError(f"'{draft.instruction.text}': undefined label '{name}'", draft.instruction.line)
         return label
 
     def _scope(self, parent: _Scope) -> _Scope:
@@ -237,12 +237,12 @@ class Expansion:
         return _Scope(parent, f"@{self.numbers}")
 
     def _enter(self, scope: _Scope, at: int, leave: Callable[[], None] | None = None) -> None:
-        """Begin a block, whose brace is a token of the text."""
+        """Begin a block at its brace."""
         self.c.at = at
         self.frames.append(_Frame(scope, self.c.expect("{"), self.source, leave))
 
     def _statements(self) -> None:
-        """Statements up to the end of the block that was entered last before, with all blocks and calls in it."""
+        """Parse statements up to the end of the current block, with all blocks and calls in it."""
         c = self.c
         depth = len(self.frames) - 1
         while len(self.frames) > depth:
@@ -271,10 +271,10 @@ class Expansion:
             else:
                 c.fail(f"expected a statement, got '{token.text}'")
             if len(self.drafts) > MAX_INSTRUCTIONS:
-                c.fail(f"the kernel has more than {MAX_INSTRUCTIONS} instructions with its calls expanded")
+                c.fail(f"the kernel must have at most {MAX_INSTRUCTIONS} instructions after the expansion of calls")
 
     def _takes_part(self, scope: _Scope, token: Token) -> bool:
-        """Make an instruction of the comment that says who executes an exported copy; whether it is one."""
+        """Add an instruction for the comment of an exported copy; return True if the comment is one."""
         match = _PART.fullmatch(token.comment or "")
         register = match and scope.find(match[4])
         if match is None or register is None or self.registers.get(register) != 32:
@@ -286,7 +286,7 @@ class Expansion:
         self, line: int, text: str, opcode: tuple[str, ...], operands: tuple[Operand, ...], scope: _Scope, guard: str = "",
         *, unless: bool = False, **more: Any,
     ) -> None:  # fmt: skip
-        """Add an instruction; a branch has labels to be resolved."""
+        """Add an instruction; the labels of a branch are resolved later."""
         place, is_branch = more.pop("place", self.place), opcode[0] in ("bra", "brx")
         draft = Instruction(line, text, opcode, operands, guard, unless, self.source, place=place, **more)
         self.drafts.append(_Draft(draft, scope, is_branch))
@@ -325,16 +325,16 @@ class Expansion:
         elif word == ".loc":
             directive = c.loc()
             if directive.function and not self.module.places.knows(directive.function):
-                c.fail(f"there is no label '{directive.function}' in .section .debug_str", token.line)
-            if directive.line:  # 0: compilers merged code of several lines; those before it say more
+                c.fail(f".section .debug_str must have the label '{directive.function}'", token.line)
+            if directive.line:  # 0: merged code of several lines; the location before it is better
                 self.place = self.module.places.loc(directive, self.caller)
         elif word == ".pragma":
             c.pragma(self.module.version)
         else:
-            c.fail(f"the directive '{word}' is not known", token.line)
+            c.fail(f"the directive '{word}' is not supported here", token.line)
 
     def _claim(self, scope: _Scope, name: str, line: int) -> None:
-        """Demand that a name is new in a scope, in which labels, registers and variables share their names."""
+        """Raise an error if a scope already has a name, as a label, register or variable."""
         declared = name in scope.names and not (scope.parent is None and name in self.module.variables)
         if declared or name in scope.labels or name in scope.targets:
             self.c.fail(f"'{name}' is declared twice", line)
@@ -349,7 +349,7 @@ class Expansion:
         elements = c.elements()
         type = c.expect("word", "a type")
         if (type.text != ".b128" or elements > 1) and type.text[1:] not in DECLARABLE:
-            c.fail(f"registers of the type '{type.text}' are not known", type.line)
+            c.fail(f"registers must not have the type '{type.text}'", type.line)
         c.demand_vector(type, elements)
         while True:
             name = c.name("a register's name")
@@ -357,11 +357,11 @@ class Expansion:
             if c.accept("<"):
                 count = c.integer("a count of registers")
                 if not 0 <= count <= MAX_INSTRUCTIONS:
-                    c.fail(f"{count} registers are too many", type.line)
+                    c.fail(f"the number of registers must be 0 to {MAX_INSTRUCTIONS}, got {count}", type.line)
                 c.expect(">")
                 names = [f"{name}{number}" for number in range(count)]
             for register in names:
-                if register in scope.names:  # a variable of the module, too: its name would be the register's
+                if register in scope.names:  # also a variable of the module, whose name the register would hide
                     c.fail(f"'{register}' is declared twice", type.line)
                 self._claim(scope, register, type.line)
                 self._name_register(scope, register, type.text[1:], elements)
@@ -370,7 +370,7 @@ class Expansion:
         c.expect(";", "';' after the registers")
 
     def _name_register(self, scope: _Scope, name: str, type: str, elements: int = 1) -> None:
-        """Give a name to a register, to a vector of several, or to the two that hold 128 bits."""
+        """Declare the name of a register, of a vector of registers, or of the two for 128 bits."""
         unique = scope.names[name] = name + scope.suffix
         parts: tuple[str, ...] = (unique,)
         if type == "b128":
@@ -391,7 +391,7 @@ class Expansion:
         name = c.word("a predicate")
         guard = self._register(scope, name, start.line)
         if self.registers[guard] != 1:
-            c.fail(f"the guard {name} is not a predicate", start.line)
+            c.fail(f"the guard {name} must be a predicate", start.line)
         if c.token.kind != "word" or c.token.text.startswith("."):
             c.fail(f"expected an instruction, got '{c.token.text}'")
         self._instruction(scope, guard, unless=unless, start=start)
@@ -435,10 +435,10 @@ class Expansion:
 
     def _check_form(self, opcode: tuple[str, ...], operands: list[Operand], text: str, line: int) -> None:
         if "" in opcode:
-            self.c.fail(f"'{text}' has an empty modifier", line)
+            self.c.fail(f"'{text}' must not have an empty modifier", line)
         if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
             self.c.fail(
-                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not known: index a pointer to the data",
+                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not supported: index a pointer to the data",
                 line,
             )
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
@@ -447,7 +447,7 @@ class Expansion:
             self.c.fail(f"'{text}': brx.idx takes a register and a list of targets", line)
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
-        """``ld.param`` and ``st.param`` of a function's own parameters become accesses to local memory."""
+        """Return the opcode of ``ld.param`` or ``st.param``, with local memory for a function's own parameters."""
         spaces = ("param", "param::func", "param::entry")
         if effect_of(opcode).kind not in ("load", "store") or not any(part in spaces for part in opcode):
             return opcode
@@ -468,7 +468,7 @@ class Expansion:
             name = c.word("a predicate")
             register = self._register(scope, name, token.line)
             if self.registers[register] != 1:
-                c.fail(f"{name} is not a predicate", token.line)
+                c.fail(f"{name} must be a predicate", token.line)
             return Negated(register)
         if token.kind == "word" and is_label:
             return c.advance().text
@@ -478,14 +478,14 @@ class Expansion:
         if c.accept("|"):
             second = self._item(scope)
             if first == second == "_":
-                c.fail("both results are '_'", token.line)
+                c.fail("at least one result must not be '_'", token.line)
             return Pair(first, second)
         if token.kind == "word" and c.accept("+"):
             return Offset(first, c.integer("an offset"))
         return first
 
     def _part_of_register(self, scope: _Scope) -> tuple[Operand, str]:
-        """An operand of a video instruction, and what stands beside it: a sign, the part that counts."""
+        """Parse an operand of a video instruction; return it with its sign and its part of the register."""
         c = self.c
         sign = "-" if c.token.kind == "-" and c.tokens[c.at + 1].kind == "word" else ""
         c.at += len(sign)
@@ -504,7 +504,7 @@ class Expansion:
         return tuple(items)
 
     def _item(self, scope: _Scope) -> str:
-        """A register, a variable, a special register, a constant, or ``_``."""
+        """Parse a register, a variable, a special register, a constant, or ``_``."""
         c = self.c
         token = c.token
         if token.kind in ("-", "number", "+"):
@@ -518,7 +518,7 @@ class Expansion:
         if symbol is not None:
             variable = self.module.variables.get(symbol)
             if variable is not None and variable.extern and variable.space != "shared":
-                c.fail(f"the variable '{name}' is .extern, and no text here defines it", token.line)
+                c.fail(f"the .extern variable '{name}' is not defined in this text", token.line)
             return symbol
         if name in SPECIAL_REGISTERS:
             return name
@@ -546,7 +546,7 @@ class Expansion:
             return f"0d{bits:016X}"
         value = whole_number(text)
         if value is None:
-            c.fail(f"{text} is not a number of PTX", token.line)
+            c.fail(f"{text} is not a PTX number", token.line)
         return str(-value if negative else value)
 
     def _address(self, scope: _Scope) -> Memory | TensorAddress:
@@ -557,7 +557,7 @@ class Expansion:
         else:
             base = self._item(scope)
             if base == "_" or base in SPECIAL_REGISTERS:
-                c.fail(f"'{base}' is not an address")
+                c.fail(f"expected an address, got '{base}'")
             offset = c.integer("an offset") if c.accept("+") else 0
         coordinates = self._items(scope) if c.accept(",") else ()
         c.expect("]", "']'")
@@ -573,7 +573,7 @@ class Expansion:
         listed = False
         if c.accept(","):
             arguments = self._arguments(scope) if c.token.kind == "(" else []
-            listed = c.token.kind == "word" or c.accept(",")  # how a call through a register ends
+            listed = c.token.kind == "word" or c.accept(",")  # the end of a call through a register
             if listed:
                 c.word("the label of a prototype or of a list of functions")
         c.expect(";", "';' after a call")
@@ -581,7 +581,7 @@ class Expansion:
         text = " ".join(c.text[start.start : c.tokens[after - 1].start].split())
         name, place = callee.text, self.place
         if set(opcode[1:]) - {"uni"}:
-            c.fail(f"'{text}' is not known", start.line)
+            c.fail(f"'{text}' is not supported", start.line)
         function = self.module.functions.get(name)
         if function is None and name == "__assertfail" and len(arguments) != 5:
             self._add(start.line, text, ("trap",), (), scope, guard, unless=unless)
@@ -589,23 +589,23 @@ class Expansion:
         if function is None and name in SYSTEM_CALLS:
             operands = (*arguments, *results)
             if (len(arguments), len(results)) not in SYSTEM_CALLS[name] or not self.locals.keys() >= set(operands):
-                c.fail(f"'{text}': the .param variables of {name} do not fit it", start.line)
+                c.fail(f"'{text}': the .param variables must match the parameters of {name}", start.line)
             places = tuple(Memory(variable, 0) for variable in operands)
             self._add(start.line, text, (name,), places, scope, guard, unless=unless)
             return
         pointer = scope.find(name) if function is None else None
         if function is None and (self.registers.get(pointer or "") != 64 or not listed):
             why = (
-                "a call through a register names its prototype"
+                "a call through a register must have a prototype"
                 if pointer
-                else f"there is no function '{name}' in the text"
+                else f"the function '{name}' is not defined"
             )
             c.fail(f"'{text}': {why}", start.line)
         if name in self.calls:
-            c.fail(f"'{text}': recursive calls are not known", start.line)
+            c.fail(f"'{text}': recursion is not supported", start.line)
         if function is not None and not _takes(function, len(arguments), len(results)):
             c.fail(
-                f"'{text}': {name} takes {len(function.parameters)} arguments and gives {len(function.results)} results",
+                f"'{text}': {name} must have {len(function.parameters)} arguments and {len(function.results)} results",
                 start.line,
             )
         inner = self._scope(self.root)
@@ -650,7 +650,7 @@ class Expansion:
     def _call_pointer(
         self, pointer: str, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
     ) -> None:
-        """Call the function that a register has the address of: the address is compared with that of each that could be meant."""
+        """Expand a call through a register, which compares its address with that of each matching function."""
         sizes = [self.locals.get(operand, 0) for operand in (*arguments, *results)]
         other = f"other function@{end}"
         self.registers[other], self.register_types[other] = 1, "pred"
@@ -669,7 +669,7 @@ class Expansion:
     def _call_shared(
         self, function: Function, results: list[str], arguments: list[str], emit: Callable[..., None], end: str
     ) -> None:
-        """Call the body that the calls of a function share: pass its arguments, branch there, take its results."""
+        """Expand a call of a shared body: pass the arguments, branch there, and take the results."""
         for caller in self.calls:
             self.callees.setdefault(caller, set()).add(function.name)
         body = self.shared.get(function.name)
@@ -691,7 +691,7 @@ class Expansion:
             self._pass(formal, actual, body.scope.names[formal.name], emit)
 
     def _expand_shared(self, body: _SharedBody) -> _Draft:
-        """Expand a shared body; its branch back, which learns its targets when all calls are known."""
+        """Expand a shared body, and return its branch back, whose targets are set after all calls."""
         function = body.function
         self.calls, self.ends, self.caller, self.source = {function.name: None}, [body.end], None, ""
         self.labels[body.start] = len(self.drafts)
@@ -703,14 +703,12 @@ class Expansion:
         return draft
 
     def _pass(self, formal: Parameter, to: str, source: str, emit: Callable[..., None]) -> None:
-        """Move an argument to a formal, or a result to where its call wants it."""
+        """Move an argument to a formal, or a result to the operand of its call."""
         width = f"b{REGISTER_BITS[formal.type]}"
         if formal.space == "reg":
             sides = [self.parts[name].items if name in self.parts else (name,) for name in (to, source)]
             if {len(side) for side in sides} != {formal.elements}:
-                self.c.fail(
-                    f"{formal.name} is {formal.elements} registers of .{formal.type}, and the call has another number"
-                )
+                self.c.fail(f"the argument for {formal.name} must be {formal.elements} registers of .{formal.type}")
             for pair in zip(*sides, strict=True):
                 emit(("mov", width if formal.type != "pred" else "pred"), *pair)
         elif to in self.locals and source in self.locals:
@@ -739,7 +737,7 @@ class Expansion:
         return arguments
 
     def _bind(self, inner: _Scope, formal: Parameter, actual: str, emit: Callable[..., None], text: str) -> bool:
-        """Give a formal its meaning; whether its value has to be moved."""
+        """Bind a formal to an operand; return True if its value must be moved."""
         unique = formal.name + inner.suffix
         if formal.space == "reg":
             self._name_register(inner, formal.name, formal.type, formal.elements)

@@ -1,4 +1,4 @@
-"""PTX text as tokens, each with its line."""
+"""The lexer, which splits PTX text into tokens with their lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..program import UnsupportedPtxError
 
 @attrs.frozen
 class Token:
-    """One token.
+    """A token of PTX text.
 
     ``kind``: ``word``, ``number``, ``string``, ``end``, or the character itself; ``text``: as written; ``line``:
     1-based; ``start``: offset in the text; ``end``: offset after it; ``comment``: the last ``//`` comment before it
@@ -48,7 +48,7 @@ _INITIAL_VALUE = re.compile(r"=(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 
 
 def bodies(text: str) -> Iterator[Token]:
-    """Find the bodies of functions and sections, each as one token; up to the first that is never closed."""
+    """Yield the bodies of functions and sections, each as one token, up to the first that is never closed."""
     depth, start, line, counted, outside = 0, 0, 1, 0, 0
     for match in _BLOCKS.finditer(text):
         if match["open"]:
@@ -68,7 +68,7 @@ def bodies(text: str) -> Iterator[Token]:
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
-    """Cut a text into tokens, from a position on whose line is known; behind them comes one of the kind ``end``."""
+    """Yield the tokens of a text from a position with a known line; the last one has the kind ``end``."""
     fresh, end = True, len(text) if end is None else end
     above: str | None = None
     while position < end:
@@ -77,7 +77,7 @@ def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) 
             if text.startswith("/*", position):
                 raise UnsupportedPtxError("the comment that begins here is never closed", line)
             wrong = re.match(r"\S+", text[position:])
-            raise UnsupportedPtxError(f"'{wrong[0] if wrong else text[position]}' is not PTX", line)
+            raise UnsupportedPtxError(f"unexpected '{wrong[0] if wrong else text[position]}'", line)
         kind, lexeme = str(match.lastgroup), match[0]
         if kind == "newline":
             fresh = True

@@ -1,6 +1,6 @@
-"""From PTX text to a :class:`..program.Program`.
+"""The parser from PTX text to a :class:`..program.Program`.
 
-A module is read once: variables, and the extents of entries and functions. The chosen entry is then expanded
+A module is parsed once: variables, and the positions of entries and functions. The chosen entry is then expanded
 (:mod:`.inline`). Source: PTX ISA, sections 4 and 5.
 """
 
@@ -21,14 +21,14 @@ from .inline import LINKAGE, Definitions, Expansion, Function
 from .variables import variable_declarations
 
 _NEWEST_MINORS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8, 9: 9}
-"""The last minor number of each major version of PTX; those of the newest one are not known yet."""
+"""The last minor number of each major version of PTX, except for the newest one."""
 _UNTABLED = {f"sm_{n}" for n in (10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 82, 88, 101)}
-"""Targets that the table of instructions has not; they are run as the nearest older one that it has, or its oldest."""
+"""Targets that are not in the table of instructions; they run as the nearest older target there, or as the oldest."""
 _OF_CLUSTERS = (".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters")
 _OF_ENTRIES = {".reqntid": 3, ".maxntid": 3, ".reqnctapercluster": 3, ".maxnreg": 1, ".minnctapersm": 1}
 _OF_ENTRIES |= {".maxclusterrank": 1, ".explicitcluster": 0, ".blocksareclusters": 0}
 _OF_FUNCTIONS = {".noreturn": 0, ".abi_preserve": 1}
-"""Directives of an entry or of a function, and how many numbers each takes at most."""
+"""Directives of an entry or of a function -> the largest number of their values."""
 _VERSIONS = {**dict.fromkeys(_OF_CLUSTERS, (7, 8)), ".blocksareclusters": (9, 0), ".abi_preserve": (9, 0)}
 _CONFLICTS = ((".reqntid", ".maxntid"), (".reqnctapercluster", ".maxclusterrank"))
 
@@ -38,7 +38,7 @@ def _is_version(major: int, minor: int) -> bool:
 
 
 class ModuleParser(Definitions):
-    """Reads a module; :meth:`program` expands one entry of it."""
+    """The parser of a module; :meth:`program` expands one entry of it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -54,38 +54,38 @@ class ModuleParser(Definitions):
             if c.token.kind == "@":
                 c.skip_line()  # @@DWARF
             elif c.token.kind == "}":
-                c.fail("this '}' closes nothing")
+                c.fail("this '}' does not match a '{'")
             else:
                 self._module_statement(c.word("a directive"))
         if not self.entries:
-            raise UnsupportedPtxError("the text has no .entry")
+            raise UnsupportedPtxError("the text must have an .entry")
         for name, line in self._prototypes.items():
             if name not in self.functions:
-                c.fail(f"the function '{name}' is neither defined nor .extern", line)
+                c.fail(f"the function '{name}' must be defined or .extern", line)
 
     def _header(self) -> None:
-        """``.version``, ``.target`` and perhaps ``.address_size``, in this order and once."""
+        """Parse ``.version``, ``.target`` and optionally ``.address_size``, in this order and once."""
         c = self._cursor
         line = self._directive(".version")
         version = c.expect("number", "a version").text
         major, _, minor = version.partition(".")
         if not minor.isdigit() or f"{int(major)}.{int(minor)}" != version or not _is_version(int(major), int(minor)):
-            c.fail(f"{version} is not a version of PTX", line)
+            c.fail(f"the PTX version {version} is not supported", line)
         self.version = self.declared_version = int(major), int(minor)
         self.target = self._target(self._directive(".target"))
         if c.token.text == ".address_size":
             line = self._directive(".address_size")
             if c.integer("32 or 64") != 64:
-                c.fail("only .address_size 64 is known", line)
+                c.fail("the .address_size must be 64", line)
         least = self.target.ptx_version
-        if self.arch < self.target.arch:  # older than what the table of instructions begins with
+        if self.arch < self.target.arch:  # older than the table of instructions
             self.version = max(self.version, least)
         if self.version < least:
             wanted, have = ("{}.{}".format(*version) for version in (least, self.version))
-            raise UnsupportedPtxError(f"the target {self.target} needs .version {wanted} or newer; the text has {have}")
+            raise UnsupportedPtxError(f"the .version must be {wanted} or newer for target {self.target}, got {have}")
 
     def _directive(self, word: str) -> int:
-        """Take a directive of the header; its line."""
+        """Take a directive of the header, and return its line."""
         c = self._cursor
         line = c.token.line
         if c.token.text != word:
@@ -114,7 +114,7 @@ class ModuleParser(Definitions):
             names.append(c.word("a function"))
             c.expect(";")
             if not all(name in self.functions or name in self._prototypes for name in names):
-                c.fail(f"{' and '.join(names)} are not both functions of the text", line)
+                c.fail(f"{' and '.join(names)} must both be functions of the text", line)
             self._prototypes.pop(names[0], None)
         elif word == ".entry":
             self._function(entry=True, extern=linkage == ".extern")
@@ -124,17 +124,17 @@ class ModuleParser(Definitions):
             for variable in variable_declarations(c, word[1:], extern=linkage == ".extern"):
                 self._declare(variable, line)
         else:
-            c.fail(f"the directive '{word}' cannot stand here", line)
+            c.fail(f"the directive '{word}' is not allowed here", line)
 
     def _file(self, line: int) -> None:
-        """``.file number "name"``, perhaps with a time and a size."""
+        """Parse ``.file number "name"``, optionally with a time and a size."""
         c = self._cursor
         number, name = c.unsigned("the number of a file"), c.expect("string", "a file's name").text[1:-1]
         for _ in range(2):
             if c.accept(","):
                 c.unsigned("a time or a size")
         if not self.places.file(number, name):
-            c.fail(f"two files have the number {number}", line)
+            c.fail(f"the numbers of files must be unique, got {number} twice", line)
 
     def _declare(self, variable: Variable, line: int) -> None:
         c, name = self._cursor, variable.name
@@ -145,7 +145,7 @@ class ModuleParser(Definitions):
             known = relocation.symbol in self.variables or relocation.symbol in {*self._prototypes, *self.functions}
             if not known:
                 c.fail(
-                    f"the initial value '{relocation.symbol}' is not a variable or function that is declared above",
+                    f"the initial value '{relocation.symbol}' must be a variable or function that is declared above",
                     line,
                 )
         self.variables[name] = variable
@@ -157,10 +157,10 @@ class ModuleParser(Definitions):
             modes.append(c.word("a mode of the target"))
         match = re.fullmatch(r"sm_(\d+)[af]?", name, re.ASCII)
         if match is None or (name not in TARGETS and name not in _UNTABLED):
-            c.fail(f"the target '{name}' is not known", line)
+            c.fail(f"the target '{name}' is not supported", line)
         for mode in modes:
             if mode not in ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"):
-                c.fail(f"the mode '{mode}' of a target is not known", line)
+                c.fail(f"the target mode '{mode}' is not supported", line)
         self.arch = int(match[1])
         older = [TARGETS[0], *(known for known in TARGETS if known[3:].isdigit() and int(known[3:]) <= self.arch)]
         return target_of(name if name in TARGETS else older[-1])
@@ -175,7 +175,7 @@ class ModuleParser(Definitions):
         if not entry and c.token.kind == "(":
             results = self._formals(entry=False)
             if len(results) > 1 and any(formal.space == "param" for formal in results):
-                c.fail("several results must be .reg", line)
+                c.fail("each of several results must be .reg", line)
         name = c.name("a name")
         parameters = self._formals(entry=entry) if c.token.kind == "(" else ()
         attributes = self._attributes(entry=entry)
@@ -184,7 +184,7 @@ class ModuleParser(Definitions):
                 self._prototypes.setdefault(name, line)
             return
         if extern:
-            c.fail(f"'{name}' is .extern and has a body", line)
+            c.fail(f"the .extern function '{name}' must not have a body", line)
         if any(name in names for names in (self.entries, self.functions, self.variables)):
             c.fail(f"'{name}' is defined twice", line)
         table = self.entries if entry else self.functions
@@ -192,7 +192,7 @@ class ModuleParser(Definitions):
         c.skip_braces()
 
     def _attributes(self, *, entry: bool) -> dict[str, tuple[int, ...]]:
-        """The directives between a function's parameters and its body."""
+        """Parse the directives between a function's parameters and its body."""
         c = self._cursor
         line, attributes = c.token.line, dict[str, tuple[int, ...]]()
         while c.token.kind not in ("{", ";"):
@@ -200,35 +200,35 @@ class ModuleParser(Definitions):
             if attribute in _OF_ENTRIES or attribute in _OF_FUNCTIONS:
                 least = _VERSIONS.get(attribute, (0, 0))
                 if (attribute in _OF_ENTRIES) != entry:
-                    c.fail(f"'{attribute}' cannot stand at {'an entry' if entry else 'a function'}")
+                    c.fail(f"'{attribute}' is not allowed for {'an entry' if entry else 'a function'}")
                 if self.version < least or (attribute in _OF_CLUSTERS and self.arch < 90):
                     have = "{}.{}".format(*self.version)
                     wanted = ("sm_90 and " if attribute in _OF_CLUSTERS else "") + ".version {}.{}".format(*least)
-                    c.fail(f"'{attribute}' needs {wanted}; the text is for sm_{self.arch}, .version {have}")
+                    c.fail(f"'{attribute}' needs {wanted}, but the text is for sm_{self.arch}, .version {have}")
                 attributes[attribute] = self._sizes(attribute)
             elif attribute == ".pragma":
                 c.pragma(self.version)
             elif attribute == ".loc":
                 c.loc()
             else:
-                c.fail(f"the directive '{attribute}' is not known")
+                c.fail(f"the directive '{attribute}' is not supported")
         for first, second in _CONFLICTS:
             if first in attributes and second in attributes:
-                c.fail(f"{first} and {second} exclude each other", line)
+                c.fail(f"{first} and {second} must not be used together", line)
         for needed in (".reqntid", ".reqnctapercluster") if ".blocksareclusters" in attributes else ():
             if needed not in attributes:
                 c.fail(f".blocksareclusters needs {needed}", line)
         return attributes
 
     def _sizes(self, attribute: str) -> tuple[int, ...]:
-        """The numbers of a directive of a function; extents are filled up with ones."""
+        """Parse the numbers of a directive of a function; extents are padded with ones."""
         c = self._cursor
         most = {**_OF_ENTRIES, **_OF_FUNCTIONS}[attribute]
         sizes = [c.unsigned(f"a size of {attribute}")] if most else []
         while len(sizes) < most and c.accept(","):
             sizes.append(c.unsigned(f"a size of {attribute}"))
         if sizes and min(sizes) < 1:
-            c.fail(f"{attribute} takes positive sizes")
+            c.fail(f"the sizes of {attribute} must be positive")
         return (*sizes, *(1,) * (most - len(sizes)))
 
     def _formals(self, *, entry: bool) -> tuple[Parameter, ...]:
@@ -245,7 +245,7 @@ class ModuleParser(Definitions):
         return tuple(parameters.values())
 
     def _formal(self, *, entry: bool) -> Parameter:
-        """``.param .align 8 .b8 name[16]``, ``.param .u64 .ptr .global .align 16 name`` or ``.reg .u32 name``."""
+        """Parse ``.param .align 8 .b8 name[16]``, ``.param .u64 .ptr .global .align 16 name`` or ``.reg .u32 name``."""
         c = self._cursor
         space = c.word("a parameter")
         if space not in (".param", ".reg") or (entry and space == ".reg"):
@@ -253,7 +253,7 @@ class ModuleParser(Definitions):
         align, elements, first = self._alignment(), c.elements() if space == ".reg" else 1, c.token
         type = c.word("a type")[1:] if first.text.startswith(".") else ""
         if type not in DECLARABLE or (space == ".param" and type in ("pred", "f16x2")):
-            c.fail(f"the type '.{type}' of a parameter is not known" if type else "a parameter has no type")
+            c.fail(f"a parameter must not have the type '.{type}'" if type else "a parameter must have a type")
         c.demand_vector(first, elements)
         align = self._alignment() or align
         if space == ".param" and c.token.text == ".ptr":
@@ -267,7 +267,7 @@ class ModuleParser(Definitions):
             is_array = True
             count = 0 if c.token.kind == "]" else c.integer("a count of elements")
             if count < 0 or (entry and not count):
-                c.fail(f"the parameter {name} has {count} elements")
+                c.fail(f"the number of elements of parameter {name} must be positive, got {count}")
             size *= count
             c.expect("]")
         align = max(align if is_array else 0, REGISTER_BITS[type] // 8, 1)
@@ -281,13 +281,13 @@ class ModuleParser(Definitions):
         return c.alignment()
 
     def program(self, entry: str | None) -> Program:
-        """Expand an entry."""
+        """Return the program of an entry."""
         if entry is None:
             if len(self.entries) > 1:
-                raise UnsupportedPtxError(f"the text has several entries, name one: {', '.join(self.entries)}")
+                raise UnsupportedPtxError(f"the text has several entries: choose one of {', '.join(self.entries)}")
             entry = next(iter(self.entries))
         if entry not in self.entries:
-            raise UnsupportedPtxError(f"the text has no entry '{entry}'; it has: {', '.join(self.entries)}")
+            raise UnsupportedPtxError(f"the text has no entry '{entry}'; its entries are {', '.join(self.entries)}")
         chosen = self.entries[entry]
         parameters, offset = [], 0
         for formal in chosen.parameters:
@@ -297,7 +297,7 @@ class ModuleParser(Definitions):
         most = 32764 if self.version >= (8, 1) else 4352
         if offset > most:
             raise UnsupportedPtxError(
-                f"{chosen.name} has {offset} bytes of parameters; at .version {'{}.{}'.format(*self.version)} the limit is {most}"
+                f"the parameters of {chosen.name} must have at most {most} bytes at .version {'{}.{}'.format(*self.version)}, got {offset}"
             )
         body = Expansion(self, self._cursor)
         body.expand_entry(chosen)
@@ -312,7 +312,7 @@ class ModuleParser(Definitions):
         )  # fmt: skip
 
     def _with_functions(self, variable: Variable) -> Variable:
-        """A variable whose initial value has numbers in place of the names of functions."""
+        """Return a variable whose initial value has addresses in place of the names of functions."""
         relocations = (
             attrs.evolve(relocation, symbol="", offset=relocation.offset + self.code_address(relocation.symbol))
             if relocation.symbol in self.functions
@@ -323,22 +323,22 @@ class ModuleParser(Definitions):
 
 
 def parse(text: str, entry: str | None = None) -> Program:
-    """Parse a module and take one of its entries.
+    """Parse a module, and return the program of one of its entries.
 
-    ``text``: of the module; ``entry``: name of the kernel; may be left out where there is only one.
+    ``text``: of the module; ``entry``: name of the kernel; optional if there is only one.
     """
     demand("parse", "text", text, isinstance(text, str), "the text of a PTX module", UnsupportedPtxError)
     fits = entry is None or isinstance(entry, str)
     demand("parse", "entry", entry, fits, "the name of a kernel, or None", UnsupportedPtxError)
     if not text.isascii():
         at = next(at for at, character in enumerate(text) if not character.isascii())
-        raise UnsupportedPtxError(f"'{text[at]}' is not an ASCII character", text.count("\n", 0, at) + 1)
+        raise UnsupportedPtxError(f"the text must be ASCII, got '{text[at]}'", text.count("\n", 0, at) + 1)
     return _parse(str(text), entry)
 
 
 @lru_cache(maxsize=32)
 def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
-    """Do as :func:`parse`, of what a compiler made of a source, under a file name that need not exist."""
+    """Parse the PTX that a compiler made of a source, see :func:`parse`; the file need not exist."""
     return attrs.evolve(_parse(text, entry), sources={file: source})
 
 

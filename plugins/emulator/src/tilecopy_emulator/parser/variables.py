@@ -1,4 +1,4 @@
-"""Declarations of variables in memory, with their initial values. Source: PTX ISA, section 5.4."""
+"""The parser of declarations of variables, with their initial values. Source: PTX ISA, section 5.4."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..program import DECLARABLE, REGISTER_BITS, Relocation, Variable
 from .cursor import MOST_BRACES, Cursor, whole_number
 
 MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "global": 1 << 34}
-"""What a state space holds: of a CTA, a thread, a module; global memory here, the others as in hardware."""
+"""State space -> its size in bytes, per CTA, thread or module; for global memory the emulator's limit, else that of hardware."""
 
 
 def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variable]:
-    """Variables from after the state space to the semicolon, under their own names."""
+    """Parse variables from after the state space to the semicolon."""
     line, align, elements, type = c.token.line, 0, 1, ""
     while not type and c.token.kind == "word" and c.token.text.startswith("."):
         word = c.advance().text[1:]
@@ -29,11 +29,11 @@ def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variab
         elif word in DECLARABLE and word != "pred":
             type = word
         else:
-            c.fail(f"the type '.{word}' of a variable is not known")
+            c.fail(f"a variable must not have the type '.{word}'")
     if not type:
-        c.fail("the variable has no type")
+        c.fail("a variable must have a type")
     if elements * REGISTER_BITS[type] > 128:
-        c.fail(f"a vector of {elements} elements of .{type} has more than 128 bits", line)
+        c.fail(f"a vector must have at most 128 bits, got {elements} elements of .{type}", line)
     variables = [_variable(c, space, type, elements, align, extern=extern)]
     while c.accept(","):
         variables.append(_variable(c, space, type, elements, align, extern=extern))
@@ -55,7 +55,7 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
     relocations: list[Relocation] = []
     if c.accept("="):
         if space not in ("global", "const"):
-            c.fail(f"a variable in .{space} has no initial value", line)
+            c.fail(f"a variable in .{space} must not have an initial value", line)
         if -1 in sizes[1:]:
             c.fail("only the first size of an array may be left out", line)
         items = initial_value(c)
@@ -66,10 +66,10 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
         place(c, raw, relocations, items, sizes, 0, type, line)
         data = bytes(raw)
     if any(count == -1 for count in sizes) and not (extern and space == "shared"):
-        c.fail(f"the variable {name} has no size", line)
+        c.fail(f"the array {name} must have a size", line)
     count = 0 if -1 in sizes else prod(sizes)
     if not count and not extern:
-        c.fail(f"the variable {name} has no elements", line)
+        c.fail(f"the array {name} must have at least one element", line)
     _demand_room(c, space, name, count * size, line)
     return Variable(name, space, align, count * size, data, extern, tuple(relocations), type)
 
@@ -83,7 +83,7 @@ def _count(c: Cursor) -> int:
 
 def _demand_room(c: Cursor, space: str, name: str, size: int, line: int) -> None:
     if size > MOST_BYTES[space]:
-        c.fail(f"{name} has {size} bytes; .{space} memory holds at most {MOST_BYTES[space]}", line)
+        c.fail(f"{name} in .{space} must have at most {MOST_BYTES[space]} bytes, got {size}", line)
 
 
 def _offset(c: Cursor) -> int:
@@ -91,10 +91,10 @@ def _offset(c: Cursor) -> int:
 
 
 def initial_value(c: Cursor, depth: int = 0) -> object:
-    """A constant, an address, or a list of them in braces."""
+    """Parse a constant, an address, or a list of them in braces."""
     if c.accept("{"):
         if depth > MOST_BRACES:
-            c.fail("the braces are nested too deep")
+            c.fail(f"braces must be nested at most {MOST_BRACES} deep")
         items: list[object] = []
         while not c.accept("}"):
             if items:
@@ -128,7 +128,7 @@ def _number(c: Cursor) -> float | int:
         return float(text)
     value = whole_number(text)
     if value is None:
-        c.fail(f"{text} is not a number of PTX", token.line)
+        c.fail(f"{text} is not a PTX number", token.line)
     return value
 
 
@@ -136,28 +136,28 @@ def place(
     c: Cursor, raw: bytearray, relocations: list[Relocation], item: object, sizes: list[int], at: int, type: str,
     line: int,
 ) -> None:  # fmt: skip
-    """Write an initial value into bytes, which grow up to it; what is not given is zero."""
+    """Write an initial value into bytes, which are extended with zeros up to it."""
     size = REGISTER_BITS[type] // 8
     if isinstance(item, list):
         if not sizes or len(item) > sizes[0]:
-            c.fail(f"{len(item)} initial values for {sizes[0] if sizes else 1} elements", line)
+            c.fail(f"at most {sizes[0] if sizes else 1} initial values are allowed, got {len(item)}", line)
         for index, part in enumerate(item):
             place(c, raw, relocations, part, sizes[1:], at + index * prod(sizes[1:]) * size, type, line)
         return
     if sizes:
-        c.fail("an array needs its initial values in braces", line)
+        c.fail("the initial values of an array must be in braces", line)
     if isinstance(item, Relocation):
         if size != 8:
-            c.fail(f"an address does not fit into .{type}", line)
+            c.fail(f"an address must have 64 bits, got .{type}", line)
         relocations.append(attrs.evolve(item, at=at))
         return
     assert isinstance(item, (int, float))
     if type[0] == "f" or type == "bf16":
         if type not in ("f32", "f64") or isinstance(item, int):
-            c.fail(f"the initial value {item} does not fit .{type}", line)
+            c.fail(f"the initial value {item} must be a .{type}", line)
         _put(raw, at, np.array(item, "f4" if type == "f32" else "f8").tobytes())
     elif isinstance(item, float) and type[0] != "b":
-        c.fail(f"the initial value {item} does not fit .{type}", line)
+        c.fail(f"the initial value {item} must be a .{type}", line)
     else:
         _put(raw, at, (int(item) & ((1 << size * 8) - 1)).to_bytes(size, "little"))
 

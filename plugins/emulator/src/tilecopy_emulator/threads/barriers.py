@@ -268,7 +268,7 @@ class Barriers:
             places = {state.arrived[lane][0] for lane in members.tolist()}
             if len(places) > 1 or alive[warp] & ~here[warp]:
                 come = f"{len(members)} of its {int(alive[warp] | here[warp]).bit_count()} threads, by {len(places)} instructions"
-                machine.hazard("barrier", f"only a part of the warp reaches this barrier together ({come})", members)
+                machine.hazard("barrier", f"a warp must reach this barrier as a whole, got {come}", members)
 
     def exit_lanes(self, ending: Any) -> None:
         """Complete barriers of all threads that waited only for lanes that exited."""
