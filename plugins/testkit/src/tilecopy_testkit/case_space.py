@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.errors import checked, one_of, tuple_of
+from tilecopy_core.errors import checked
 
 from .copy_case import CASE, CopyCase
-from .validators import DTYPES as DTYPES_ASKED
-from .validators import MAYBE_FUNCTION, PAIR, SPACES, TARGETS, VARIANT
+from .validators import MAYBE_FUNCTION, MEMORIES, VARIANT, NotEmpty, name_of, typed_fields
 
 T = TypeVar("T")
 
@@ -50,7 +49,10 @@ def shuffle(draw: Draw, items: Sequence[T]) -> list[T]:
     return order
 
 
-@attrs.frozen
+Memory = Annotated[str, name_of(*MEMORIES)]
+
+
+@attrs.frozen(field_transformer=typed_fields)
 class CaseSpace:
     """A frozen record of the copies that can be drawn for a variant.
 
@@ -63,15 +65,13 @@ class CaseSpace:
     """
 
     variant: tc.Variant = attrs.field(validator=VARIANT)
-    spaces: tuple[tuple[str, str], ...] = attrs.field(validator=tuple_of(PAIR))
-    dtypes: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.DTYPES)))
-    targets: tuple[str, ...] = attrs.field(validator=tuple_of(one_of(*tc.TARGETS)))
-    author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = attrs.field(
-        default=None, validator=MAYBE_FUNCTION
-    )
+    spaces: Annotated[tuple[tuple[Memory, Memory], ...], NotEmpty]
+    dtypes: Annotated[tuple[Annotated[str, name_of(*tc.DTYPES)], ...], NotEmpty]
+    targets: Annotated[tuple[Annotated[str, name_of(*tc.TARGETS)], ...], NotEmpty]
+    author_draw: Callable[[Draw, Any], CopyCase | None] | None = attrs.field(default=None, validator=MAYBE_FUNCTION)
 
     @classmethod
-    @checked(variant=VARIANT, spaces=SPACES, dtypes=DTYPES_ASKED, targets=TARGETS, author_draw=MAYBE_FUNCTION)
+    @checked(variant=VARIANT)
     def of(
         cls,
         variant: tc.Variant,
@@ -84,13 +84,12 @@ class CaseSpace:
         claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
-        return cls(
-            variant,
-            tuple((source, destination) for source, destination in spaces or variant.spaces),
-            tuple(dtypes or DTYPES),
-            tuple(targets or claimed),
-            author_draw,
-        )
+        parts: dict[str, Any] = {
+            "spaces": variant.spaces if spaces is None else spaces,
+            "dtypes": DTYPES if dtypes is None else dtypes,
+            "targets": claimed if targets is None else targets,
+        }
+        return cls(variant, author_draw=author_draw, **parts)
 
     @checked(case=CASE)
     def have(self, case: CopyCase) -> bool:

@@ -94,14 +94,6 @@ def _stride_between(d: CopyCase, operand: Operand, draw: Draw) -> int:
     return -(-elems // grain) * grain
 
 
-def _beside(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
-    """Return tiles next to each other along a dimension; of a multiple of four, odd ones may be in the second half."""
-    step = _stride_between(d, operand, draw)
-    if times % 4 == 0 and draw.choose([False, True]):
-        return _tile(operand, dim, ((times // 2, step, "m"), (2, step * (times // 2), "m")))
-    return _tile(operand, dim, ((times, step, "m"),))
-
-
 def _tile(operand: Operand, dim: int, tiles: Iters) -> Operand | None:
     """Return the operand with tiles along a dimension, at the places that the iters define."""
     places = _places(operand)
@@ -134,9 +126,12 @@ def _push_strides(iters: Iters, above: int, more: int) -> Iters:
 
 
 def _make_longer(draw: Draw, d: CopyCase, operand: Operand, dim: int, times: int) -> Operand | None:
-    """Return the operand ``times`` as long along a dimension, in one of both ways."""
+    """Return the operand ``times`` as long along a dimension: wider, or in tiles (of a multiple of four, odd ones may be in the second half)."""
     if draw.choose([False, False, True] if operand.space == "global" else [True, True, False]):
-        return _beside(draw, d, operand, dim, times)
+        step = _stride_between(d, operand, draw)
+        halves = times % 4 == 0 and draw.choose([False, True])
+        tiles = ((times // 2, step, "m"), (2, step * (times // 2), "m")) if halves else ((times, step, "m"),)
+        return _tile(operand, dim, tiles)
     return _make_wider(operand, dim, (times - 1) * operand.shape[dim])
 
 

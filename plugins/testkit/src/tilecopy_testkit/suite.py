@@ -31,19 +31,8 @@ from .variant_under_test import WIDTHS_BITS, ArgumentMaker, Moves, OptionMaker, 
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
-_OF_THE_SUBJECT = [
-    "spaces",
-    "dtypes",
-    "targets",
-    "steps",
-    "options",
-    "arguments",
-    "draws",
-    "widths_bits",
-    "expected_narrow",
-    "moves",
-]
-"""Attributes of a suite that its subject is made of."""
+_OF_THE_TESTS = {"plugin", "strategies", "examples", "seed"}
+"""The attributes of a suite that describe its tests; the others describe its variant."""
 MOST_TRIES = 10
 """The most draws per example while the variant accepts too few copies."""
 SHRINK_EXAMPLES = 200
@@ -226,7 +215,8 @@ class VariantSuite:
     @classmethod
     def subject(cls) -> VariantUnderTest:
         """Return the variant with the attributes of this class, for the targets that the environment selects."""
-        subject = VariantUnderTest.of(cls.plugin, **{name: getattr(cls, name) for name in _OF_THE_SUBJECT})
+        about = {name: getattr(cls, name) for name in VariantSuite.__annotations__.keys() - _OF_THE_TESTS}
+        subject = VariantUnderTest.of(cls.plugin, **about)
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
         targets = of_targets(subject.case_space.targets, asked) if asked else subject.case_space.targets
         if not targets:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Annotated, Any, get_type_hints
 
 import attrs
 import msgspec
 import tilecopy as tc
-from tilecopy.validators import FUNCTION, Validator, instance_of, integer_in, mapping_of, one_of, optional, tuple_of
+from tilecopy.validators import (
+    FUNCTION,
+    TEXT,
+    Validator,
+    instance_of,
+    integer_in,
+    mapping_of,
+    one_of,
+    optional,
+    tuple_of,
+)
 
 from tilecopy_core.errors import integer, short_repr
 from tilecopy_core.plugin import is_int_like
@@ -19,6 +30,7 @@ Number = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
 Natural = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Shape = tuple[Positive, ...]
+NotEmpty = msgspec.Meta(min_length=1)
 
 
 def name_of(*names: str) -> msgspec.Meta:
@@ -36,41 +48,22 @@ def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
 
 
 def _check_type(expected: Any, record: Any, field: attrs.Attribute[Any], value: Any) -> None:
-    """Raise RequestError if a value does not have the expected type. An integer of a framework becomes an int."""
+    """Raise RequestError if a value does not have the expected type. A list becomes a tuple, an integer of a framework an int."""
+    plain = None if isinstance(value, int) else integer(value)
     try:
-        if msgspec.convert(value, expected) == value:
-            return
-        reason = "expected a tuple"
+        object.__setattr__(record, field.name, msgspec.convert(value if plain is None else plain, expected))
     except Exception as error:  # an object may raise its own
-        reason = str(error)
-    plain = integer(value)
-    if plain is None or isinstance(value, int):
-        reason = f"{reason[0].lower()}{reason[1:]}"
-        raise tc.RequestError(f"{type(record).__name__}: invalid {field.name} {short_repr(value)}: {reason}")
-    _check_type(expected, record, field, plain)
-    object.__setattr__(record, field.name, plain)
-
-
-def several(validator: Validator) -> Validator:
-    """Return a validator of None, or a non-empty tuple or list of valid items."""
-    items = tuple_of(validator)
-    return Validator(
-        f"None, or {items.rule} that is not empty",
-        lambda value: value is None or (items.fits(value) and bool(len(value))),
-    )
+        reason = f"{str(error)[:1].lower()}{str(error)[1:]}".replace("matching regex '^(", "one of ")
+        reason = reason.replace(r")\\Z'", "").replace("|", ", ")
+        text = f"{type(record).__name__}: invalid {field.name} {short_repr(value)}: {reason}"
+        raise tc.RequestError(text) from error
 
 
 ANY = integer_in(-MOST, MOST)
 NATURAL = integer_in(0, MOST)
+FILL = one_of("zero", "keep")
 VALUES = mapping_of(Validator("an integer", is_int_like))
 MAYBE_FUNCTION = optional(FUNCTION)
-_MEMORY = tuple_of(one_of(*MEMORIES))
-PAIR = Validator(
-    "a pair of memories, such as ('global', 'shared')", lambda value: _MEMORY.fits(value) and len(value) == 2
-)
-SPACES = several(PAIR)
-DTYPES = several(one_of(*tc.DTYPES))
-TARGETS = several(one_of(*tc.TARGETS))
 _BITS = tuple_of(integer_in(1, 1024))
 WIDTHS = Validator(
     "a tuple of widths in bits, widest first, or () to skip their comparison",
@@ -78,19 +71,10 @@ WIDTHS = Validator(
 )
 OUTSIDE = Validator(
     "'zero', 'keep', a number, or None",
-    lambda value: (
-        value is None
-        or (isinstance(value, str) and value in ("zero", "keep"))
-        or (isinstance(value, (int, float, complex)) and (not isinstance(value, int) or ANY.fits(int(value))))
-    ),
+    lambda value: value is None or isinstance(value, (bool, float, complex)) or ANY.fits(value) or FILL.fits(value),
 )
 VARIANT = instance_of("a Variant", tc.Variant)
-NAMES = Validator(
-    "a collection of names",
-    lambda value: (
-        isinstance(value, (tuple, list, set, frozenset, dict)) and all(isinstance(name, str) for name in value)
-    ),
-)
+NAMES = Validator("names", lambda value: isinstance(value, Collection) and all(map(TEXT.fits, value)))
 
 
 def system_reason(error: Exception) -> str:
