@@ -20,7 +20,7 @@ from tilecopy_core.plugin import frozen, short_repr
 from .rearrangement import Rearrangement
 from .validation import PERMUTATION, integers_of, normalize, sizes_of
 
-_TOKEN = r"->|\.\.\.|[^\W\d]\w*|\d+|\S"
+_TOKENS = r"->|\.\.\.|[^\W\d]\w*|\d+|\S"
 _ELLIPSIS = "..."
 TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
 """Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
@@ -171,7 +171,7 @@ def _expanded(side: Sequence[DimensionTerms], spread: Sequence[str]) -> Iterator
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Pattern:
     """Read a pattern."""
-    tokens = [Term(normalize(match[0]), match.start()) for match in re.finditer(_TOKEN, text)]
+    tokens = [Term(normalize(match[0]), match.start()) for match in re.finditer(_TOKENS, text)]
     whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:

@@ -8,8 +8,8 @@ from tilecopy_core.layout import html_table
 from ..executor_registry import Executor, choose_executor, executors, get_executor, unavailable_reason
 from ..kernel.built import IndexAssertion
 from ..kernel.parameters import ArrayView
-from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_view, same_tensors
-from .streams import capturing_framework, common_stream, stream_handle
+from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_view, is_masked, reader_of, same_tensors
+from .streams import capturing_framework, common_stream, framework_of, stream_handle
 
 __all__ = [
     "LOWEST_ADDRESS",
@@ -24,7 +24,10 @@ __all__ = [
     "choose_executor",
     "get_executor",
     "executors",
+    "framework_of",
     "html_table",
+    "is_masked",
+    "reader_of",
     "same_tensors",
     "stream_handle",
     "unavailable_reason",

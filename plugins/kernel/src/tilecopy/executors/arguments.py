@@ -255,9 +255,18 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
     """
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
-    if kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+    if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
         return _OF_CUPY
     return None
+
+
+def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
+    """Return a function that reads the facts of an array on which a launch depends, and its address; None where that is not cheap."""
+    reads = reads_of(kind, is_complex=True)
+    if reads is None:
+        return None
+    reader: Callable[[Any], tuple[Any, int]] = eval(f"lambda array: (({reads.facts}), {reads.address})".format("array"))  # noqa: S307
+    return reader
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:

@@ -70,7 +70,7 @@ def framework_of(kind: type) -> str:
 
     A class that is derived from a framework's class belongs to that framework.
     """
-    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    roots = (base.__module__.partition(".")[0] for base in getattr(kind, "__mro__", ()))
     return next((root.removesuffix("lib") for root in roots if root in ("torch", "cupy", "jax", "jaxlib")), "")
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 from tilecopy import LaunchError
-from tilecopy.executors import array_view, get_executor
-from tilecopy.executors.arguments import is_masked
+from tilecopy.executors import array_view, get_executor, is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tilecopy.executors import framework_of as module_of
 from tilecopy.executors import get_executor, stream_handle
-from tilecopy.executors.streams import framework_of as module_of
 
 from tilecopy_core import RequestError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from dask import array as da
-from tilecopy.executors.arguments import is_masked
+from tilecopy.executors import is_masked
 
 from tilecopy_core import RequestError
 

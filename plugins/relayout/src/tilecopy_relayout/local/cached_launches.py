@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 import attrs
-from tilecopy.executors import LOWEST_ADDRESS, same_tensors
-from tilecopy.executors.arguments import reads_of
+from tilecopy.executors import LOWEST_ADDRESS, framework_of, reader_of, same_tensors
 
 from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.devices import CrossDeviceSync, driver
-from ..arrays.frameworks import Framework, framework_of
+from ..arrays.frameworks import Framework
 from ..planner.launching import DeviceLauncher
 from .call import CheckedLaunch, RelayoutCall, current_stream, run_call, words_of
 
@@ -211,11 +210,8 @@ def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
     """
     torch = sys.modules.get("torch")
     is_tensor = torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
-    reads = reads_of(kind, is_complex=True)
-    if reads is None or not (is_tensor or framework_of(kind).name == "CuPy"):
-        return None
-    read: Callable[[Any], tuple[Any, int]] = eval(f"lambda a: (({reads.facts}), {reads.address})".format("a"))  # noqa: S307
-    if not is_tensor:
+    read = reader_of(kind) if is_tensor or framework_of(kind) == "cupy" else None
+    if read is None or not is_tensor:
         return read
     from ..arrays.torch_internals import must_see
 

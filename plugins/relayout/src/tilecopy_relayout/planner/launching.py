@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import tilecopy as tc
-from tilecopy.executors.arguments import is_masked
+from tilecopy.executors import is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core.plugin import frozen, short_repr
