@@ -50,48 +50,29 @@ def tensor_case(draw: Draw, case_space: CaseSpace) -> CopyCase:
     mode = MODES[row_bytes]
     swizzle = swizzle_parts(mode, dtype) if mode is not None and draw.choose([True] * 9 + [False]) else None
     first = draw.choose([0, extra, 8]) if extra else 0
-    if first + high > rows:
-        first = 0
+    first, box = 0 if first + high > rows else first, (high, width)
     src = Operand(
         "shared",
         (rows, width),
-        (high, width),
+        box,
         (AffineStart(first), AffineStart(0)),
         iters,
         swizzle=swizzle,
         storage_offset=draw.choose([0, 0, 0, 8 * per_row]),
         align_bytes=draw.choose([1024, 1024, 1024, 128]),
     )
-    columns: tuple[tuple[int, int, str], ...] = ((width, 1, "TCol"),)
+    columns: Iters = ((width, 1, "TCol"),)
     if width // unit % 2 == 0 and draw.choose([False, False, True]):  # the halves change places
         half = width // 2
         columns = ((2, half, "TCol"), (half // unit, unit, "TCol"), (unit, 1, "TCol"))
         if half // unit % 2 == 0:
             columns = ((2, unit, "TCol"), (half // unit, 2 * unit, "TCol"), (unit, 1, "TCol"))
-    dst = Operand(
-        "tmem",
-        (high, width),
-        (high, width),
-        (AffineStart(0), AffineStart(0)),
-        (*lanes, *columns),
-        replica=replica,
-    )
-    return finish(
-        draw,
-        case_space,
-        counts,
-        dtype=dtype,
-        scope="thread",
-        threads=256 if high == 128 else 128,
-        dst=dst,
-        src=src,
-        issued_by="one",
-        cluster=2 if pair else 1,
-        options=options,
-    )
+    dst = Operand("tmem", box, box, (AffineStart(0), AffineStart(0)), (*lanes, *columns), replica=replica)
+    parts = {"scope": "thread", "threads": 256 if high == 128 else 128, "issued_by": "one", "options": options}
+    return finish(draw, case_space, counts, dtype=dtype, dst=dst, src=src, cluster=2 if pair else 1, **parts)
 
 
-RECTANGLES: dict[str, tuple[tuple[tuple[int, int, str], ...], tuple[tuple[int, int, str], ...]]] = {
+RECTANGLES: dict[str, tuple[Iters, Iters]] = {
     "32x32b": (((32, 1, "laneid"),), ((1, 1, "m"),)),
     "16x64b": (((2, 1, "laneid"), (8, 4, "laneid")), ((1, 1, "m"), (2, 2, "laneid"))),
     "16x128b": (((2, 1, "m"), (8, 4, "laneid")), ((1, 2, "m"), (4, 1, "laneid"))),
@@ -143,13 +124,10 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
     counts = {"unit": units, "block": draw.choose([1, 1, 2]), "turn": draw.choose([1, 1, 2]), "n": 0, "multiple_of": 1}
     first = AffineStart(unit_lanes * warp)
     lanes: Iters = ((128, 1, "TLane"),)
-    offset: tuple[tuple[str, int], ...] = ()
     if scope == "warp":
         first = AffineStart(16 * upper, (AffineTerm("unit", 32),))
     elif high == 16 and not both:
         lanes = ((4, 32, "TLane"), (16, 1, "TLane"))
-    if upper and scope != "warp":
-        offset = (("TLane", 16),)
     apart = counts if (scope, threads) == ("warpgroup", 256) else counts | {"unit": 1}
     start, reach = _columns(draw, apart, per_column, extents[1])
     memory = Operand(
@@ -158,7 +136,7 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
         extents,
         (first, start),
         (*lanes, (reach, 2 if halves else 1, "TCol")),
-        offset=offset,
+        offset=(("TLane", 16),) if upper and scope != "warp" else (),
     )
     src, dst = (memory, fragment) if pair[0] == "tmem" else (fragment, memory)
     return finish(draw, case_space, counts, dtype=dtype, scope=scope, threads=threads, dst=dst, src=src)

@@ -84,16 +84,11 @@ class RecordedLaunch:
         except tc.TilecopyError as error:
             raise Counterexample(AS_RECORDED, f"{self}: {type(error).__name__}: {error}") from error
         for number, (array, wanted) in enumerate(zip(arguments, self.after, strict=True)):
-            if wanted is None or array.tobytes() == wanted:
-                continue
-            right = np.frombuffer(wanted, np.uint8)
-            wrong = np.flatnonzero(array != right)
-            at = int(wrong[0])
-            raise Counterexample(
-                AS_RECORDED,
-                f"{self}: {len(wrong)} of {len(right)} bytes of argument {number} differ from those on {self.recorded}; "
-                f"byte {at} must be 0x{right[at]:02x}, got 0x{array[at]:02x}",
-            )
+            right = array if wanted is None else np.frombuffer(wanted, np.uint8)
+            for at in np.flatnonzero(array != right):
+                why = f"{np.count_nonzero(array != right)} of {len(right)} bytes of argument {number} differ"
+                why += f" from those on {self.recorded}; byte {at} must be 0x{right[at]:02x}, got 0x{array[at]:02x}"
+                raise Counterexample(AS_RECORDED, f"{self}: {why}")
 
 
 @checked(path=PATH)
@@ -104,28 +99,22 @@ def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
         RequestError: the file cannot be read, or is none of vectors.
     """
     try:
-        return _vectors(json.loads(Path(path).read_text(encoding="utf-8")))
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        recorded = f"{data['device']}, driver {data['driver']}, {data['date']}"
+        return [_launch(record, recorded) for record in data["vectors"]]
     except OSError as error:
         raise tc.RequestError(f"recorded_vectors: path {short_repr(str(path))}: {system_reason(error)}") from error
-    except tc.TilecopyError:
-        raise
     except Exception as error:
         raise tc.RequestError(
             f"recorded_vectors: path {short_repr(Path(path).name)} must be a file of vectors: {type(error).__name__}: {error}"
         ) from error
 
 
-def _vectors(data: Mapping[str, Any]) -> list[RecordedLaunch]:
-    recorded = f"{data['device']}, driver {data['driver']}, {data['date']}"
-    return [
-        RecordedLaunch(
-            record["name"],
-            "\n".join(record["ptx"]),
-            record["grid"],
-            record["block"],
-            tuple(bytes.fromhex(a) if isinstance(a, str) else a for a in record["arguments"]),
-            tuple(None if a is None else bytes.fromhex(a) for a in record["after"]),
-            recorded,
-        )
-        for record in data["vectors"]
-    ]
+def _launch(record: Mapping[str, Any], recorded: str) -> RecordedLaunch:
+    """Return the launch of a record, whose arrays are in hexadecimal."""
+    arguments, after = (
+        tuple(bytes.fromhex(value) if isinstance(value, str) else value for value in record[name])
+        for name in ("arguments", "after")
+    )
+    ptx = "\n".join(record["ptx"])
+    return RecordedLaunch(record["name"], ptx, record["grid"], record["block"], arguments, after, recorded)

@@ -53,15 +53,9 @@ def widest(
 
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
     """Yield values of the variables that represent all values, because a start is affine in the variables or their quotients."""
-    d = case
-    used = d.variables
-    ranges = {
-        "block": range(d.blocks) if "block" in used else range(1),
-        "turn": range(d.iterations) if "turn" in used else range(1),
-        "unit": range(min(d.units, 4)) if "unit" in used else range(1),
-        "n": range(0, d.n + 1, d.multiple_of) if "n" in used else range(1),
-    }
-    for values in product(*ranges.values()):
+    counts = {"block": case.blocks, "turn": case.iterations, "unit": min(case.units, 4)}
+    ranges = {name: range(count) for name, count in counts.items()} | {"n": range(0, case.n + 1, case.multiple_of)}
+    for values in product(*(range_ if name in case.variables else range(1) for name, range_ in ranges.items())):
         yield dict(zip(ranges, values, strict=True))
 
 
