@@ -42,12 +42,12 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().local((16 * 1024 + 1,), "uint8"),
             tc.LayoutError,
-            "local buffer frag0: the layout TileLayout(S[16385]) over the shape (16385,) takes 16385 bytes of each thread's registers; one has at most 16384",
+            "local buffer frag0: the layout TileLayout(S[16385]) over the shape (16385,) takes 16385 bytes of each thread's registers; the limit is 16384",
         ),
         (
             lambda: builder().shared(2**31, "uint8"),
             tc.PtxError,
-            "shared buffer smem0: the layout TileLayout(S[2147483648]) over the shape 2147483648 takes 2147483648 bytes of shared memory; one has at most 2147483647",
+            "shared buffer smem0: the layout TileLayout(S[2147483648]) over the shape 2147483648 takes 2147483648 bytes of shared memory; the limit is 2147483647",
         ),
         (
             lambda: builder().mbarrier().init(2**20),
@@ -77,7 +77,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().inline_ptx("mov.b32 {0}, {1};", 1),
             tc.RequestError,
-            "inline_ptx: the field {1} names none of the 1 operands; write {{ and }} for braces of the PTX",
+            "inline_ptx: fields must be numbers of the 1 operands (from 0), got {1}; write {{ and }} for braces of the PTX",
         ),
         (
             lambda: builder().build(target="sm_80", cluster=2),
@@ -87,9 +87,9 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: (k := builder()).store(k.param("C", (4,), "float32")[0], k.load(k.param("A", (4,), "int32")[0])),
             tc.RequestError,
-            "store of int32 to C[0:1], which is float32: cast it first",
+            "store to C[0:1]: value must have dtype float32, got int32: cast it first",
         ),
-        (lambda: launched(ARRAY), tc.LaunchError, "kernel k takes 3 arguments (A, B, n), not 1"),
+        (lambda: launched(ARRAY), tc.LaunchError, "kernel k takes 3 arguments (A, B, n), got 1"),
         (
             lambda: launched(ARRAY, ARRAY.astype(np.float64), 1),
             tc.LaunchError,

@@ -59,7 +59,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
     passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
     if len(arguments) != len(passed):
         names = ", ".join(p.name for p in passed)
-        raise LaunchError(f"kernel {kernel.name} takes {len(passed)} arguments ({names}), not {len(arguments)}")
+        raise LaunchError(f"kernel {kernel.name} takes {len(passed)} arguments ({names}), got {len(arguments)}")
     binding = Binding(kernel.name, view)
     for parameter, argument in zip(passed, arguments, strict=True):
         parameter.read(argument, binding)
@@ -152,7 +152,7 @@ def host_facts(where: str, argument: Any) -> ArrayView:
     facts = array_view(where, argument, lambda _: 0)
     if facts.device is not None:
         raise LaunchError(
-            f"{where}: this executor needs host arrays, and the array is on GPU {facts.device}; "
+            f"{where}: this executor needs host arrays, got one on a device (GPU {facts.device}); "
             'copy it to the host, or run the kernel with executor="cuda"'
         )
     return facts

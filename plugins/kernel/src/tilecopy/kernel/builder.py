@@ -1,4 +1,4 @@
-"""KernelBuilder: describe a kernel around tile copies. ``build`` lowers it."""
+"""KernelBuilder, which describes a kernel around tile copies and lowers it to PTX."""
 
 from __future__ import annotations
 
@@ -68,31 +68,31 @@ from .values import ROUNDINGS, Value, as_value, cast, element_offset, with_types
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
-"""Shared addresses have 32 bits; how much a block has is known when the target is."""
+"""The most bytes of a shared buffer, because shared addresses have 32 bits. The target's own limit is checked at build."""
 MOST_FRAGMENT_BYTES = 16 * 1024
-"""A thread has 255 registers of 32 bits; the assembler spills what a fragment takes beyond, and more than this is a mistake."""
+"""The most bytes of a fragment per thread. A thread has 255 32-bit registers, and the assembler spills the rest."""
 TMEM_LANES, TMEM_COLUMNS = 128, 512
-"""Tensor memory of an SM, in lanes and columns of 32 bits (PTX ISA 9.7.16.1)."""
+"""The lanes and 32-bit columns of an SM's tensor memory (PTX ISA 9.7.16.1)."""
 MOST_CTAS_PER_SM, MOST_THREADS_PER_SM = 32, 2048
-"""What an SM of the largest architectures holds at once (CUDA programming guide, technical specifications)."""
+"""The most CTAs and threads per SM of the largest architectures (CUDA programming guide, technical specifications)."""
 
 _NAME = optional(instance_of("an identifier", str))
 _PENDING = integer_in(0, 2**31 - 1)
 _SPACES = ("shared::cta", "shared::cluster", "global", "")
 _PROXY_SPACE = Validator(
-    "shared::cta, shared::cluster, global, or '' for all of memory", one_of(*_SPACES).fits, _SPACES
+    "shared::cta, shared::cluster, global, or '' for all state spaces", one_of(*_SPACES).fits, _SPACES
 )
 
 
 def as_method(
     write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """Return an instruction as a method of KernelBuilder: it takes the same arguments, and is written when the kernel is built.
+    """Return a method of KernelBuilder that records an instruction with the same arguments, to be written at build.
 
     Args:
-        write: writes the instruction.
-        together: a scope whose threads must come to the instruction together, for a CTA one of any size; the build refuses anything else.
-        kinds: what each argument may be, by its name; the call refuses anything else.
+        write: the function that writes the instruction.
+        together: a scope whose threads must all execute the instruction together (of a CTA, its size does not matter). The build checks it.
+        kinds: name of an argument -> its validator. The call checks it.
     """
     signature = inspect.signature(write)
 
@@ -113,8 +113,8 @@ def as_method(
         def lower(ptx: PtxBuilder) -> None:
             if together is not None and (why := active.why_split(together)):
                 raise RequestError(
-                    f"{write.__name__}: all threads of a {together.kind} must come to it together: {why}; move it out of the condition"
-                    + (", or let whole warps meet at a named_barrier" if together.kind == "cta" else "")
+                    f"{write.__name__}: all threads of a {together.kind} must execute it together: {why}; move it out of the condition"
+                    + (", or use a named_barrier for whole warps" if together.kind == "cta" else "")
                 )
             write(ptx, *rest, **named)
 
@@ -124,7 +124,7 @@ def as_method(
 
 
 class KernelBuilder(Recorder):
-    """A description of a kernel: parameters, buffers, copies and statements. :meth:`build` lowers it.
+    """A builder that records the parameters, buffers, copies and statements of a kernel. :meth:`build` lowers it.
 
     Args:
         name: the kernel's name in PTX, an identifier.
@@ -149,8 +149,8 @@ class KernelBuilder(Recorder):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
         raise RequestError(
-            f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel and pickle or save that, or call the "
-            "function that describes it again"
+            f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel and pickle or save the built kernel, or "
+            "call the function that describes it again"
         )
 
     # ------------------------------------------------------------------------------------------- declarations
@@ -172,7 +172,7 @@ class KernelBuilder(Recorder):
             dtype: element type.
             strides: in elements, row-major by default. A stride may be computed from sizes and scalars, and may be negative, as that
                 of ``a[::-1]``.
-            align_bytes: the base address is a multiple of this; every launch checks it.
+            align_bytes: a divisor of the base address. Every launch checks it.
         """
         check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
@@ -205,7 +205,7 @@ class KernelBuilder(Recorder):
         if (bits := buffer.dtype.bits) < 8:
             packed = (*extents[:-1], (extents[-1] + 1) // 2)
             raise RequestError(
-                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits, which no array packs; declare "
+                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits, which arrays do not pack; declare "
                 f"k.param({name!r}, {packed}, 'uint8') and copy it to a tile of uint8, or to tile.view(dtype='uint8')"
             )
         self._claim(name, "param")
@@ -214,10 +214,10 @@ class KernelBuilder(Recorder):
         return buffer
 
     def size(self, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = 2**31 - 1) -> Expr:
-        """Declare a size that is known only at launch. The launch reads it from the shapes of the arguments; you never pass it.
+        """Declare a size that is known only at launch. The launch reads it from the shapes of the arguments.
 
         You can use it in the shape and strides of a param, in a range, a start, a scalar's bounds and the grid. One build
-        serves every value. Vector widths follow from ``multiple_of`` alone.
+        works for all values. Vector widths depend only on ``multiple_of``.
 
         Args:
             name: an identifier.
@@ -233,7 +233,7 @@ class KernelBuilder(Recorder):
         return self._declare("size", parameter, parameter.symbol())
 
     def _declare(self, kind: str, parameter: ScalarParameter | SizeParameter, symbol: Symbol) -> Expr:
-        """Return the symbol of a parameter that is an integer, which is one of the kernel's from now on."""
+        """Add an integer parameter to the kernel and return its symbol."""
         self._claim(parameter.name, kind)
         self._described.parameters.append(parameter)
         self._described.scalars[symbol] = parameter
@@ -253,7 +253,7 @@ class KernelBuilder(Recorder):
                 with a larger bound is computed in 64 bits.
 
         Raises:
-            RequestError: the name is already used, the dtype is none of these, or the dtype does not hold the bounds.
+            RequestError: the name is already used, the dtype is not one of these, or it does not hold the bounds.
         """
         check_identifier(name, "scalar name")
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
@@ -286,7 +286,7 @@ class KernelBuilder(Recorder):
             dtype: element type.
             layout: the place of each element, row-major by default. The buffer takes as many bytes as the layout spans.
             name: an identifier; by default a new name.
-            align_bytes: the address is a multiple of this.
+            align_bytes: a divisor of the address.
 
         Raises:
             PtxError: the buffer is larger than the address space of shared memory.
@@ -302,7 +302,7 @@ class KernelBuilder(Recorder):
         return self._new_buffer("local", name, shape, dtype, layout=layout)
 
     def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
-        """Return a buffer of this kernel, under a name that is not taken; its size is known and there is as much memory."""
+        """Add a buffer to the kernel and return it, after checks of its name and size."""
         if name is None:
             name = self._fresh("smem" if space == "shared" else "frag")
         check_identifier(name, f"{space} buffer name")
@@ -312,7 +312,7 @@ class KernelBuilder(Recorder):
             what = "each thread's registers" if space == "local" else f"{space} memory"
             raise (LayoutError if space == "local" else PtxError)(
                 f"{space} buffer {name}: the layout {short_repr(buffer.layout)} over the shape {short_repr(shape)} takes "
-                f"{buffer.span_bytes} bytes of {what}; one has at most {most}"
+                f"{buffer.span_bytes} bytes of {what}; the limit is {most}"
             )
         self._claim(name, f"{space} buffer")
         self._memories.add(buffer.memory)
@@ -320,17 +320,17 @@ class KernelBuilder(Recorder):
 
     def registers(self, fragment: Buffer) -> Buffer:
         """Return the part of a local buffer that one thread holds, as a flat buffer. Index it by constants."""
-        self._check_buffer(fragment, "registers: fragment is a local buffer", "local")
+        self._check_buffer(fragment, "registers: fragment must be a local buffer", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
     def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
         if not isinstance(buffer, Buffer):
-            raise RequestError(f"{rule}, not {short_repr(buffer)}")
+            raise RequestError(f"{rule}, got {short_repr(buffer)}")
         if buffer.space != space:
             raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
         if buffer.memory not in self._memories:
             raise RequestError(
-                f"buffer {buffer.name} does not belong to kernel {self.name}: it was made by another one"
+                f"buffer {buffer.name} does not belong to kernel {self.name}: declare it with this builder"
             )
 
     # ------------------------------------------------------------------------------------------- ids
@@ -367,7 +367,7 @@ class KernelBuilder(Recorder):
         Args:
             count: the number of iterations.
             start: the index of the first iteration.
-            unroll: whether the assembler may unroll the loop. If it may not, assembling takes less time (PTX ISA,
+            unroll: True if the assembler may unroll the loop. Without unrolling, assembling takes less time (PTX ISA,
                 pragma "nounroll").
         """
         FLAG.check(unroll, "range", "unroll")
@@ -377,23 +377,23 @@ class KernelBuilder(Recorder):
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
             raise RequestError(
-                f"range({short_repr(count)}, start={short_repr(start)}): a loop counts in 64 bits, and this is from {short_repr(low)} to {short_repr(high)}"
+                f"range({short_repr(count)}, start={short_repr(start)}): the index of a loop must fit 64 bits, got {short_repr(low)} to {short_repr(high)}"
             )
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
         index = Symbol(self._fresh("loop"), low, last, varies="cta", source=decides)
         loop, turn = Loop(index, count, start, unroll), of_atom(index)
         known = conjunction(self._frame.known, ((turn - start, stop - 1 - turn),))
-        turns = [count] if isinstance(count, Expr) else []  # threads with as many turns go through them together
+        turns = [count] if isinstance(count, Expr) else []  # threads with the same count execute the loop together
         active = inside_loop(self._frame.active, loop.describe(), turns)
         return StatementBlock(self, loop, OpenBlock(loop.body, active, known, loop.describe(), {index}), turn)
 
     def if_(self, condition: Any) -> StatementBlock:
-        """Statements that only the threads execute for which a condition holds: ``with k.if_(tid == 0):``."""
-        if isinstance(condition, bool):  # a comparison that was decided, such as one on the only thread's id
+        """Open a block for the threads for which a condition holds: ``with k.if_(tid == 0):``."""
+        if isinstance(condition, bool):  # a comparison whose result is known, such as one of the only thread's id
             condition = Condition("==", int(condition), 1)
         if not isinstance(condition, Condition):
-            hint = "; ~ of a comparison that Python decided is an integer, write not" if type(condition) is int else ""
+            hint = "; write `not` instead of ~ for a comparison that Python evaluates" if type(condition) is int else ""
             raise RequestError(
                 f"if_: condition must be a comparison of run-time integers or values, got {short_repr(condition)}{hint}"
             )
@@ -413,7 +413,7 @@ class KernelBuilder(Recorder):
         return StatementBlock(self, branch, OpenBlock(branch.body, active, known, branch.describe()))
 
     def elect(self) -> ElectOne:
-        """One lane of the warp (``elect.sync``, sm_90): ``with k.elect():``, or ``with k.if_(k.elect()):``."""
+        """Return a condition that holds in one lane of each warp (``elect.sync``, sm_90): ``with k.elect():``."""
         return ElectOne("elect", kernel=self)
 
     # ------------------------------------------------------------------------------------------- copies and elements
@@ -426,7 +426,7 @@ class KernelBuilder(Recorder):
         return value
 
     def address(self, element: Region) -> Value:
-        """Return the address of an element, for instructions of your own: uint32 in shared memory, uint64 in global memory.
+        """Return the address of an element, for inline PTX: uint32 in shared memory, uint64 in global memory.
 
         The element itself is not read. A descriptor of ``wgmma`` needs such an address.
 
@@ -437,9 +437,7 @@ class KernelBuilder(Recorder):
         self._element(element)
         space = element.buffer.space
         if space not in ("global", "shared"):
-            raise LayoutError(
-                f"{element} is in {space} memory, and has no address: take an element in global or shared memory"
-            )
+            raise LayoutError(f"address: element must be in global or shared memory, got {element} in {space} memory")
         return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
@@ -447,16 +445,18 @@ class KernelBuilder(Recorder):
         self._element(element, written=True)
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
-            raise RequestError(f"store of {value.dtype} to {element}, which is {element.buffer.dtype}: cast it first")
+            raise RequestError(
+                f"store to {element}: value must have dtype {element.buffer.dtype}, got {value.dtype}: cast it first"
+            )
         self._check_value(value, f"store to {element}: value")
         self.record(Store(element, value))
 
     def _element(self, element: Region, *, written: bool = False) -> None:
         if not isinstance(element, Region):
-            raise RequestError(f"an element must be written as buffer[i, j], got {short_repr(element)}")
+            raise RequestError(f"element must be a region such as buffer[i, j], got {short_repr(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
-                f"{element} has elements of {element.buffer.dtype.bits} bits; load and store take 8 to 64: view it as words"
+                f"{element}: load and store need elements of 8 to 64 bits, got {element.buffer.dtype.bits}: view the buffer as words"
             )
         if self._check_region(element, "element", written=written):
             element_offset(element)
@@ -485,11 +485,11 @@ class KernelBuilder(Recorder):
         for bound in (lower, upper):
             self._check_symbols(bound, "index, bounds", anywhere=True)
         if value.dtype.kind == "u" and not clamp:
-            lower = maximum(lower, 0)  # its highest bit is not a sign, whatever a register is taken for
+            lower = maximum(lower, 0)  # its highest bit is not a sign, even if the register is read as signed
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
             raise RequestError(
-                f"index: no value is from {short_repr(lower)} to {short_repr(upper)}, lower to upper, within -2**62 to 2**62"
+                f"index: lower to upper must be a range within -2**62 to 2**62, got {short_repr(lower)} to {short_repr(upper)}"
             )
         self._check_value(value, "index: value")
         places = value.places()
@@ -504,24 +504,24 @@ class KernelBuilder(Recorder):
 
     @checked(round=one_of(*ROUNDINGS), saturate=optional(FLAG))
     def cast(self, value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
-        """Convert a value, a number or a symbolic integer to a dtype: an integer, float16, bfloat16, float32, float64, float8_e4m3fn or float8_e5m2.
+        """Convert a value, a number or a symbolic integer to an integer dtype, float16 to float64, bfloat16, float8_e4m3fn or float8_e5m2.
 
-        The result is rounded once. To integers, only floats are rounded. A NaN stays a NaN in floats; in integers it becomes 0,
-        or the top bit alone if the value is a float64 or the integer has 64 bits.
+        The result is rounded once. A NaN stays a NaN in floats. In integers it becomes 0, or only the top bit is set if the value is
+        a float64 or the integer has 64 bits.
 
         Args:
-            value: what is converted.
+            value: the value to convert.
             dtype: the type of the result.
             round: ``"nearest"`` (ties to even), ``"zero"``, ``"up"`` or ``"down"``. float8 types have only ``"nearest"``.
                 With neither ``round`` nor ``saturate``, a float becomes an integer toward zero, as in C.
-            saturate: what becomes of a value outside the range of the type. True: the nearest finite value that the type has.
-                False: NaN in float8_e4m3fn and infinity in other floats, as far as the rounding allows; in an integer the low bits
-                of the conversion to 32 bits (64 bits for 64-bit integers), which clamps a float. None: as False; float8 types need
-                True or False.
+            saturate: the result for a value outside the range of the type. True: the nearest finite value of the type.
+                False: NaN in float8_e4m3fn, and infinity in other floats if the rounding allows it; in an integer the low bits
+                of the conversion to 32 bits (64 bits for 64-bit integers), which clamps a float. None: like False; float8 types
+                need True or False.
 
         Raises:
-            RequestError: PTX has no such conversion or rounding, or saturate is missing for a float8 type. The build raises
-                TargetError if the target lacks the conversion: float8 needs sm_89, bfloat16 sm_80, rounded up or down sm_90.
+            RequestError: PTX does not have this conversion or rounding, or saturate is missing for a float8 type. The build
+                raises TargetError if the target lacks the conversion: float8 needs sm_89, bfloat16 sm_80, rounded up or down sm_90.
         """
         return cast(value, dtype, round, saturate)
 
@@ -561,30 +561,30 @@ class KernelBuilder(Recorder):
             name: an identifier.
         """
         name = check_identifier(self._fresh("tmem") if name is None else name, "tensor buffer name")
-        tensor = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # refused before its address is declared
+        tensor = Buffer(shape, dtype, space="tmem", layout=layout, name=name)  # checked before its address is declared
         lanes, columns = tensor.layout.span(TLane), -(-tensor.layout.span(TCol) * tensor.dtype.bits // 32)
         if lanes > TMEM_LANES or columns > TMEM_COLUMNS:
             raise LayoutError(
-                f"tensor buffer {name}: the layout {short_repr(layout)} reaches {lanes} lanes and {columns} columns; tensor memory "
-                f"has {TMEM_LANES} and {TMEM_COLUMNS}"
+                f"tensor buffer {name}: the layout {short_repr(layout)} needs {lanes} lanes and {columns} columns; tensor memory "
+                f"has {TMEM_LANES} lanes and {TMEM_COLUMNS} columns"
             )
         holder = self.shared(1, "uint32", name=f"{name}_address", align_bytes=4)
         return self._new_buffer("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
-        """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads have the address after a barrier.
+        """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads can use it after a barrier.
 
-        A kernel may allocate for several buffers. After the last allocation in the program, unless it stands in a loop, the
-        CTA gives the permission to allocate back (``tcgen05.relinquish_alloc_permit``), so allocations by several warps need a
+        A kernel may allocate for several buffers. After the last allocation in the program, unless it is in a loop, the CTA
+        gives up the permission to allocate (``tcgen05.relinquish_alloc_permit``). So allocations by several warps need a
         barrier between them.
 
         Args:
-            buffer: from :meth:`tmem`.
-            columns: 32-bit columns, a power of two from 32 to 512 (the hardware refuses 16); by default as many as the buffer needs.
-            cta_group: 1, or 2 for a pair of CTAs; by default what another instruction of the kernel says, else 1. A kernel has one.
+            buffer: a buffer of :meth:`tmem`.
+            columns: the number of 32-bit columns, a power of two from 32 to 512; by default as many as the buffer needs.
+            cta_group: 1, or 2 for a pair of CTAs; by default that of the kernel's other instructions, else 1. All must be equal.
 
         Raises:
-            RequestError: the columns are not what the hardware has, or the kernel has another ``cta_group``.
+            RequestError: the hardware cannot allocate this number of columns, or the kernel has another ``cta_group``.
         """
         holder = self._holder(buffer)
         group = self._asks_for(cta_group, "tcgen05_alloc")
@@ -593,7 +593,9 @@ class KernelBuilder(Recorder):
         if type(count) is not int or count not in (32, 64, 128, 256, 512):
             raise RequestError(f"tcgen05_alloc: columns must be 32, 64, 128, 256 or 512, got {short_repr(columns)}")
         if needed > count:
-            raise RequestError(f"{buffer.name} needs {needed} columns of tensor memory; {count} are allocated")
+            raise RequestError(
+                f"tcgen05_alloc: columns must be at least {needed} for buffer {buffer.name}, got {count}"
+            )
         self._touches(holder)
         self._columns[holder.memory] = count
         self._described.allocations += 1
@@ -607,7 +609,7 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_alloc", write))
 
     def _asks_for(self, cta_group: int | None, what: str) -> Callable[[], int]:
-        """Remember the ``cta_group`` of an instruction if it is the first; the result gives that of the kernel, which has one, at build."""
+        """Record the ``cta_group`` of an instruction, and return a function that returns that of the whole kernel at build."""
         group = None if cta_group is None else plain(cta_group)
         optional(integer_in(1, 2)).check(group, what, "cta_group")
         described = self._described
@@ -617,17 +619,17 @@ class KernelBuilder(Recorder):
         def chosen() -> int:
             if group not in (None, described.group):
                 raise RequestError(
-                    f"{what}: cta_group={group}, and an instruction of kernel {self.name} before it has cta_group={described.group}: "
-                    "all must have the same"
+                    f"{what}: cta_group must be the same in all instructions of kernel {self.name}, got {group} after "
+                    f"{described.group}"
                 )
             return described.group
 
         return chosen
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
-        """Free tensor memory, by default as many columns as were allocated. The warp that allocated it must do so before the kernel ends.
+        """Free tensor memory, by default all allocated columns. The warp that allocated it must do so before the kernel ends.
 
-        ``cta_group`` is as for :meth:`tcgen05_alloc`.
+        For ``cta_group`` see :meth:`tcgen05_alloc`.
         """
         holder = self._holder(buffer)
         group = self._asks_for(cta_group, "tcgen05_dealloc")
@@ -640,9 +642,9 @@ class KernelBuilder(Recorder):
         )
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
-        """Let an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done.
+        """Make an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done.
 
-        ``cta_group`` is as for :meth:`tcgen05_alloc`.
+        For ``cta_group`` see :meth:`tcgen05_alloc`.
         """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
@@ -669,11 +671,13 @@ class KernelBuilder(Recorder):
         self._touches(buffer)
         skipped = buffer.layout.apply(0).get("TCol", 0) * buffer.dtype.bits
         if not is_multiple(skipped, 32):
-            raise RequestError(f"tcgen05_ld loads whole columns of 32 bits; {buffer} begins at bit {skipped}")
-        self._check_buffer(fragment, "tcgen05_ld: fragment is a local buffer of 32-bit elements", "local")
+            raise RequestError(
+                f"tcgen05_ld: buffer must begin at a whole column (a multiple of 32 bits), got {buffer} at bit {skipped}"
+            )
+        self._check_buffer(fragment, "tcgen05_ld: fragment must be a local buffer of 32-bit elements", "local")
         self._check_symbols(column, "tcgen05_ld: column")
         if fragment.dtype.bits != 32:
-            raise RequestError(f"tcgen05_ld: fragment is a local buffer of 32-bit elements, not {fragment!r}")
+            raise RequestError(f"tcgen05_ld: fragment must be a local buffer of 32-bit elements, got {fragment!r}")
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
@@ -684,27 +688,27 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_ld", write))
 
     def _holder(self, buffer: Buffer) -> Buffer:
-        self._check_buffer(buffer, "buffer is a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
+        self._check_buffer(buffer, "buffer must be a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
         holder: Buffer = buffer.allocated_addr
         return holder
 
     def inline_ptx(self, text: str, *operands: Any, out: Sequence[Region] = ()) -> None:
-        """Write PTX text. ``{0}``, ``{1}`` .. are the operands, then the regions of ``out``.
+        """Write PTX text. The fields ``{0}``, ``{1}`` .. are replaced by the operands, then by the regions of ``out``.
 
         Args:
             text: instructions. Labels and registers that it declares inside ``{{ }}`` are local to it.
-            operands: run-time values and symbolic integers (their register), regions of one element (their address), regions of
-                fragments (their registers, as ``%r0, %r1``), which the text reads.
+            operands: what the text reads: run-time values and symbolic integers (their register), regions of one element (their
+                address), regions of fragments (their registers, as ``%r0, %r1``).
             out: regions of fragments that the text writes, and may read. :meth:`registers` gives each thread's own part.
 
         The module gets the lowest ``.version`` and ``.target`` that have the instructions. If the table of instructions lacks one
-        of them, the module keeps the requested target, and has PTX ISA 9.0, the newest version of the table. Such an instruction
-        gets fresh copies of the operands, since nobody knows what it writes, and ``explain()`` names the nearest that the table has.
+        of them, the module keeps the requested target and has PTX ISA 9.0, the newest version of the table. Such an instruction
+        gets copies of the operands, because it may write them, and ``explain()`` names the nearest opcode of the table.
 
         Raises:
             RequestError: a field has no operand, an operand is of another kind, two regions of ``out`` share a register, the text
-                writes an operand that is not in ``out``, or it names a register that nothing declares.
-            LayoutError: a region of a fragment is not whole registers in order.
+                writes an operand that is not in ``out``, or it uses a register that is not declared.
+            LayoutError: a region of a fragment does not consist of whole registers in order.
         """
         with LOCK:
             from .inline import InlineText, check_outputs
@@ -719,7 +723,7 @@ class KernelBuilder(Recorder):
                 self._check_value(operand, "inline_ptx: operand")
             else:
                 raise RequestError(
-                    "an operand of inline PTX must be a value, an integer, an element or a region of a fragment, such as "
+                    "inline_ptx: operands must be values, integers, elements or regions of fragments, such as "
                     f"k.registers(fragment)[:], got {short_repr(operand)}"
                 )
 
@@ -733,7 +737,7 @@ class KernelBuilder(Recorder):
         self.record(Action("inline_ptx", inline.write))
 
     def _names_in_text(self) -> set[str]:
-        """Return the names that parameters and shared buffers have in the text of the kernel."""
+        """Return the names of parameters and shared buffers in the PTX of the kernel."""
         described = self._described
         return {f"param_{p.name}" for p in described.parameters} | {
             f"smem_{buffer.name}" for buffer in described.shared
@@ -754,15 +758,15 @@ class KernelBuilder(Recorder):
         min_ctas_per_sm: int | None = 1,
         registry: Registry | None = None,
     ) -> BuiltKernel:
-        """Lower the kernel.
+        """Lower the kernel to PTX and return the built kernel.
 
         Args:
             target: such as ``"sm_90a"``.
-            grid: CTAs along x, y, z; each may be computed from sizes and scalars. You may give it at launch instead.
-            cluster: CTAs of a cluster along x, y, z, as integers. It is part of the kernel, so you cannot give it at launch.
+            grid: CTAs along x, y, z; each may be computed from sizes and scalars. You may pass it at launch instead.
+            cluster: CTAs of a cluster along x, y, z, as integers. You cannot pass it at launch.
             min_ctas_per_sm: CTAs that an SM must hold at once, as in ``__launch_bounds__``. The assembler limits the registers
-                of a thread to what this allows, and does not limit them further to fit more CTAs (PTX ISA, ``.minnctapersm``).
-                With None it may save registers by loading in several rounds, each of which waits for memory.
+                of a thread so that these fit, and does not limit them further (PTX ISA, ``.minnctapersm``). With None the
+                assembler may save registers by loading in several rounds, and each round waits for memory.
             registry: the variants to choose from; by default the installed variants.
 
         Raises:
@@ -775,8 +779,8 @@ class KernelBuilder(Recorder):
                 self._check_symbols(count, "grid", anywhere=True)
         if min_ctas_per_sm is not None and min_ctas_per_sm * self.threads > MOST_THREADS_PER_SM:
             raise RequestError(
-                f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} CTAs of {self.threads} threads; an SM holds "
-                f"{MOST_THREADS_PER_SM} threads at most"
+                f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} with CTAs of {self.threads} threads needs more than the "
+                f"{MOST_THREADS_PER_SM} threads of an SM"
             )
         try:
             return lower_kernel(
@@ -789,13 +793,13 @@ class KernelBuilder(Recorder):
             )
         except RecursionError:
             raise RequestError(
-                f"kernel {self.name}: a value or a condition nests more operations than Python can follow "
+                f"kernel {self.name}: the operations of a value or a condition nest deeper than Python's recursion limit "
                 f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
             ) from None
 
 
 def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
-    """Strides of an array, of any sign."""
+    """Return the strides of an array, of any sign, or raise LayoutError."""
     for stride in strides:
         if not is_int_like(stride):
             raise LayoutError(f"{what}: strides must be integers, got {short_repr(stride)}")

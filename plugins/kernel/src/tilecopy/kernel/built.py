@@ -1,4 +1,4 @@
-"""Built kernels: PTX text and plans, ready to be launched by an executor."""
+"""Built kernels, which have PTX text and plans and are launched by an executor."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ if TYPE_CHECKING:
 
 Dim3 = tuple[int, int, int]
 _MOST_REMEMBERED = 256
-"""Grids and numbers whose bounds were checked."""
+"""The most grids and numbers for which a kernel keeps that their bounds hold."""
 _COUNT = integer_in(0, 2**31 - 1)
 _GRID = Validator(
-    "three counts", lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value))
+    "a tuple of three integers from 0",
+    lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)),
 )
 _NUMBERS = mapping_of(INT)
 
 
 @frozen
 class SharedAllocation:
-    """The place of one shared buffer, for executors that check bounds."""
+    """A frozen record of the offset and size of one shared buffer, for executors that check bounds."""
 
     name: str
     offset_bytes: int
@@ -61,14 +62,14 @@ class SharedAllocation:
 
 @frozen
 class IndexAssertion:
-    """A value from memory that is used as an index, and its bounds, for executors that check them.
+    """A frozen record of the bounds of an index that is loaded from memory, for executors that check them.
 
     Attributes:
-        line: line (from 1) of the PTX after which the register holds the value.
-        register: such as ``%r5``.
-        lower: smallest value, computed from sizes and scalars.
-        upper: largest value.
-        clamped: whether the instructions clamp it.
+        line: the line (from 1) of the PTX after which the register has the value.
+        register: the name of the register, such as ``%r5``.
+        lower: the smallest value, computed from sizes and scalars.
+        upper: the largest value.
+        clamped: True if the instructions clamp it.
     """
 
     line: int
@@ -80,14 +81,14 @@ class IndexAssertion:
 
 @attrs.define(eq=False)
 class LaunchCaches:
-    """What a kernel keeps from one launch for the next. Its copies and pickles begin without any of it.
+    """The caches that a kernel keeps between launches. Copies and pickles of the kernel have empty caches.
 
     Attributes:
         executors: the executors that ran the kernel, by name.
-        states: what each of them keeps.
-        repeats: executor's name -> a function ``(stream, arguments)`` that launches if the arguments are like those of an earlier
-            call without ``grid=`` and ``device=``, and returns whether it did, or None.
-        inside: grids and numbers for which the bounds are known to hold.
+        states: executor -> its own cache for this kernel.
+        repeats: name of an executor -> None, or a function ``(stream, arguments)`` that launches and returns True if the arguments
+            fit those of an earlier call without ``grid=`` and ``device=``.
+        inside: the grids and numbers for which the bounds were checked.
     """
 
     executors: dict[str | None, Any] = attrs.field(factory=dict)
@@ -98,7 +99,7 @@ class LaunchCaches:
 
 @frozen(eq=False, repr=False)
 class BuiltKernel:
-    """A built kernel. Call it with its arrays and scalars, in order or by name.
+    """A built kernel. You call it with its arrays and scalars, in order or by name.
 
     Attributes:
         name: the kernel's name.
@@ -111,14 +112,14 @@ class BuiltKernel:
         grid: CTAs along x, y, z, each an integer or computed from sizes and scalars; None if the launch gives it.
         cluster: CTAs of a cluster, or None.
         shared_bytes: shared memory of a CTA, in bytes.
-        dynamic_shared: whether the shared memory is dynamic.
+        dynamic_shared: True if the shared memory is dynamic.
         allocations: the buffers in dynamic shared memory.
         bounds: conditions on the grid and the scalars that a launch checks.
         scalars: symbol -> name of its parameter.
         index_assertions: the values from memory that are used as indices.
         locations: each statement with its source line; the first entry is empty.
         statements: for each line of the PTX, the number of its statement.
-        notes: sentences about the text that :meth:`explain` shows after the copies.
+        notes: sentences about the PTX, which :meth:`explain` shows after the copies.
     """
 
     name: str
@@ -155,37 +156,37 @@ class BuiltKernel:
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
-        """Return the parameters that are arrays, in order."""
+        """The parameters that are arrays, in order."""
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """Return the text of ``Plan.explain()`` of each copy, in order, and notes on the kernel.
+        """Return the text of ``Plan.explain()`` for each copy, in order, and notes on the kernel.
 
-        The notes are what is likely a mistake in its text, and, where an assembler is installed, whether its registers spill.
+        The notes name likely mistakes in its PTX. If an assembler is installed, they also say if registers spill.
         """
         notes = [f"note: {note}" for note in (*self.notes, *self._spills())]
         return "\n\n".join([*(plan.explain() for plan in self.plans), *(["\n".join(notes)] if notes else [])])
 
     def _spills(self) -> Iterator[str]:
-        """Yield a sentence if the kernel needs more registers than a thread has; none where no assembler says it."""
+        """Yield a sentence if an assembler is installed and reports that registers of the kernel spill."""
         with suppress(AssemblerError):
             taken = self.resources()
             if taken.spill_bytes:
                 yield (
-                    f"the kernel spills {taken.spill_bytes} bytes of each thread to local memory, with {taken.registers} registers: "
-                    "hold smaller fragments, use fewer threads, or build with a smaller min_ctas_per_sm="
+                    f"each thread has {taken.registers} registers and spills {taken.spill_bytes} bytes to local memory: "
+                    "use smaller fragments or fewer threads, or build with a smaller min_ctas_per_sm="
                 )
 
     def resources(self, assembler: str | None = None) -> Resources:
-        """Return the registers and the spilled bytes of a thread, and the shared memory of a CTA, as an assembler says them.
+        """Return the registers and spilled bytes per thread and the shared memory per CTA, as an assembler reports them.
 
-        The driver's own compiler may give other numbers when it compiles the text.
+        The numbers of the driver's own compiler may differ.
 
         Args:
             assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
 
         Raises:
-            AssemblerError: no assembler is installed (the message says what to install), or it refuses the text.
+            AssemblerError: no assembler is installed (the message says what to install), or it rejects the PTX.
         """
         with LOCK:
             from ..assemblers import resources_of
@@ -194,13 +195,13 @@ class BuiltKernel:
         return attrs.evolve(resources, shared_bytes=resources.shared_bytes + self.shared_bytes * self.dynamic_shared)
 
     def cubin(self, assembler: str | None = None) -> bytes:
-        """Machine code for the target.
+        """Return the machine code of the kernel for its target.
 
         Args:
             assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
 
         Raises:
-            AssemblerError: no assembler is installed, or it refuses the text.
+            AssemblerError: no assembler is installed, or it rejects the PTX.
         """
         with LOCK:
             from ..assemblers import assemble
@@ -214,7 +215,7 @@ class BuiltKernel:
         block, grid, cluster, dynamic shared bytes and target. docs/export.md shows launches from other libraries.
 
         Raises:
-            RequestError: a function that makes a parameter cannot be imported by its name.
+            RequestError: a function that computes a parameter cannot be imported by its name.
             LaunchError: the folder cannot be written.
         """
         with LOCK:
@@ -225,7 +226,7 @@ class BuiltKernel:
 
     @checked(ptx_line=ANY_INTEGER)
     def source_location(self, ptx_line: int) -> str:
-        """Return the statement, and the line of the program, that a line (from 1) of the PTX came from; "" where there is none."""
+        """Return the statement and the source line of a line (from 1) of the PTX, or "" if it has none."""
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
@@ -245,20 +246,20 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """Return the values from memory that a run must check, with their bounds as numbers.
+        """Return the indices from memory that an executor must check, with their bounds as numbers.
 
         Args:
             numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: a clamped value has bounds that no integer meets.
+            LaunchError: the lower bound of a clamped index is above its upper bound.
         """
         assertions = []
         for check in self.index_assertions:
             lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
             if check.clamped and lower > upper:
                 raise LaunchError(
-                    f"kernel {self.name}: no index is from {check.lower} to {check.upper}, which is {lower} to {upper}\n"
+                    f"kernel {self.name}: an index has the empty range {check.lower} to {check.upper}, which is {lower} to {upper}\n"
                     f"  at {self.source_location(check.line)}"
                 )
             if not check.clamped:
@@ -267,29 +268,29 @@ class BuiltKernel:
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
         if any(symbol.name not in numbers for symbol in symbols_of(value)):
-            raise LaunchError(f"kernel {self.name}: {value} is known only when the arguments are")
+            raise LaunchError(f"kernel {self.name}: {value} cannot be computed before the arguments are known")
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
         """Return the grid of a launch: the argument, else the grid given at build. Sizes may make a count 0.
 
         Args:
-            grid: as given at the launch.
+            grid: the grid of the launch, or None.
             numbers: values of sizes and scalars, by name.
 
         Raises:
-            LaunchError: the grid is invalid or not given, the two grids differ, the cluster does not divide it, or it is larger than the
-                hardware allows.
+            LaunchError: the grid is invalid or missing, the two grids differ, the cluster does not divide it, or it exceeds the
+                limits of the hardware.
         """
         if numbers is not None and type(numbers) is not dict:
             _NUMBERS.check(numbers, "launch_grid", "numbers", LaunchError)
         built = None if self.grid is None else self._evaluate(self.grid, numbers or {})
         chosen = built if grid is None else dim3(grid, "grid", LaunchError)
         if chosen is None:
-            raise LaunchError(f"kernel {self.name}: no grid was given at build or launch")
+            raise LaunchError(f"kernel {self.name} needs a grid: pass grid= to build or to the launch")
         if self.grid and built and chosen != built:
             raise LaunchError(
-                f"kernel {self.name} was built for the grid {with_values(self.grid, built)}, not {chosen}"
+                f"kernel {self.name}: grid must be that of the build, {with_values(self.grid, built)}, got {chosen}"
             )
         check_cluster(self.name, chosen, self.cluster)
         return chosen
@@ -300,7 +301,7 @@ class BuiltKernel:
             if not 0 <= count <= most:
                 grid_text = with_values(grid, (x, y, z))
                 raise LaunchError(
-                    f"kernel {self.name}: the grid {grid_text} has {count} CTAs along {dim}, not 0 to {most}"
+                    f"kernel {self.name}: the grid must have 0 to {most} CTAs along {dim}, got {count} ({grid_text})"
                 )
         return x, y, z
 
@@ -324,13 +325,13 @@ class BuiltKernel:
             device: the number of the GPU that launches, if the arrays are on several GPUs or on none. By default the GPU of
                 ``stream=``, if it names one; else that of the first array that the kernel writes; for host arrays the current GPU.
             executor: ``cuda`` or ``emulator``; by default the GPU if there is one.
-            named: arguments by the names of their parameters, ``kernel(A=a, B=b)``, after those that are given in order.
+            named: arguments by the names of their parameters, ``kernel(A=a, B=b)``, after those that are passed in order.
 
         Returns:
-            What the executor reports (None from ``cuda``, counts from ``emulator``).
+            The executor's report (None from ``cuda``, counts from ``emulator``).
 
         Raises:
-            LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
+            LaunchError: an argument does not fit its parameter, or the driver reports an error; nothing was launched.
         """
         if "torch._dynamo" in sys.modules:
             compiler = getattr(sys.modules.get("torch"), "compiler", None)
@@ -341,13 +342,13 @@ class BuiltKernel:
         if grid is None and device is None and not named:
             try:
                 repeat = caches.repeats[executor]
-            except Exception:  # nothing was launched yet, or it is of a kind that cannot be
+            except Exception:  # no earlier launch, or `executor` is not hashable
                 repeat = None
             if repeat is not None and repeat(stream, arguments):
                 return None
         try:
             chosen = caches.executors[executor]
-        except Exception:  # not looked up yet, or of a kind that cannot be
+        except Exception:  # no earlier launch, or `executor` is not hashable
             chosen = self._executor(executor)
         if named:
             arguments = self._in_order(arguments, named)
@@ -367,15 +368,15 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[[], Any]:
-        """Return a launch whose arguments are checked once, now: ``launch = kernel.prepare(a, b)``, then ``launch()`` in a loop.
+        """Check the arguments once and return a function that launches: ``launch = kernel.prepare(a, b)``, then ``launch()``.
 
-        The launch keeps the arguments alive. Their contents may change between launches; their address and shape may not. With
-        arrays on the GPU, a launch costs little more than the driver's own. Without ``stream=``, each launch takes the stream
-        that is current when you call it. ``prepare`` takes the arguments of a call and raises the same errors.
+        The function keeps the arguments alive. Their contents may change between launches, but not their addresses and shapes. With
+        arrays on the GPU, a launch costs little more than the driver's own. Without ``stream=``, each launch uses the stream
+        that is current when you call it. ``prepare`` has the parameters of a call and raises the same errors.
         """
         arguments = self._in_order(arguments, named) if named else arguments
         chosen = self._executor(executor)
-        prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # an executor need not offer it
+        prepare = getattr(chosen, "prepare", None) or partial(partial, chosen.launch)  # `prepare` is optional
         prepared: Callable[[], Any] = prepare(self, arguments, grid=grid, stream=stream, **self._on(chosen, device))
         return prepared
 
@@ -388,14 +389,14 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[..., None]:
-        """Launches of arrays that differ from these only in their addresses: ``launch(addresses, stream=None)``.
+        """Return a function ``launch(addresses, stream=None)`` for arrays that differ from these only in their addresses.
 
-        For libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
-        launch checks only the alignment of the addresses. Without ``stream=`` a launch takes the
-        current stream, as a call of the kernel does.
+        This is for libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
+        launch checks only the alignment of the addresses. Without ``stream=`` a launch uses the
+        current stream, like a call of the kernel.
 
         Args:
-            arguments: device arrays as a call takes them.
+            arguments: device arrays and integers, as for a call.
             grid: CTAs along x, y, z, if not given at build.
             device: the GPU that launches, as for a call.
             executor: an executor that launches by address, such as ``cuda``.
@@ -408,28 +409,26 @@ class BuiltKernel:
         chosen = self._executor(executor)
         if not hasattr(chosen, "launch_by_address"):
             raise LaunchError(
-                f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} takes arrays, not addresses; call the kernel"
+                f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} cannot launch by address; call the kernel"
             )
         launch: Callable[..., None] = chosen.launch_by_address(self, arguments, grid=grid, **self._on(chosen, device))
         return launch
 
     def _in_order(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments in the order of their parameters.
+        """Return the arguments in the order of their parameters.
 
         Raises:
-            LaunchError: no parameter has a given name, a parameter gets two arguments, or an argument is missing.
+            LaunchError: a name is not that of a parameter, a parameter gets two arguments, or an argument is missing.
         """
         names = [parameter.name for parameter in self.parameters if parameter.takes_argument]
         for name in named:
             if name not in names:
-                near = (
-                    did_you_mean(name, names) if name != "cluster" else "; its clusters were given to build(cluster=)"
-                )
+                near = did_you_mean(name, names) if name != "cluster" else "; pass cluster= to build instead"
                 raise LaunchError(f"kernel {self.name} has no parameter {name!r}; it has {', '.join(names)}{near}")
             if name in names[: len(given)]:
-                raise LaunchError(f"kernel {self.name}: {name} is given twice, in order and by name")
+                raise LaunchError(f"kernel {self.name}: argument {name} is passed twice, in order and by name")
         if missing := [name for name in names[len(given) :] if name not in named]:
-            raise LaunchError(f"kernel {self.name}: no argument for {', '.join(missing)}")
+            raise LaunchError(f"kernel {self.name}: missing argument(s): {', '.join(missing)}")
         return (*given, *(named[name] for name in names[len(given) :]))
 
     def _on(self, chosen: Any, device: int | None) -> dict[str, int]:
@@ -438,12 +437,12 @@ class BuiltKernel:
             return {}
         if not hasattr(chosen, "devices"):
             raise LaunchError(
-                f"kernel {self.name}: device={short_repr(device)} is a GPU, and executor {chosen.name} has none; leave it out"
+                f"kernel {self.name}: executor {chosen.name} has no GPUs, got device={short_repr(device)}; omit device="
             )
         return {"device": device}
 
     def _executor(self, name: str | None) -> Any:
-        """Return the executor of a name, or the one that is chosen by default; remembered for later calls."""
+        """Return the executor of a name, or the default, and cache it."""
         if name is not None and not isinstance(name, str):
             raise LaunchError(f'kernel {self.name}: executor must be a string such as "cuda", got {short_repr(name)}')
         chosen = self._caches.executors[name] = choose_executor(name, self)
@@ -451,13 +450,13 @@ class BuiltKernel:
 
 
 def check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
-    """Raise :class:`LaunchError` when a cluster does not divide the grid of a kernel."""
+    """Raise :class:`LaunchError` if a cluster does not divide the grid of a kernel."""
     if cluster is not None and any(g % c for g, c in zip(grid, cluster, strict=True)):
-        raise LaunchError(f"kernel {name}: the grid {grid} is not a multiple of the cluster {cluster}")
+        raise LaunchError(f"kernel {name}: the grid must be a multiple of the cluster {cluster}, got {grid}")
 
 
 def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
-    """Raise :class:`LayoutError` when a region can leave its buffer with a grid, a cluster and values of symbols."""
+    """Raise :class:`LayoutError` if a region can leave its buffer with this grid, cluster and values of symbols."""
     replacements = {**numbers, **bounded_by(grid)}
     if cluster is not None:
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
@@ -470,15 +469,15 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """One to three counts as three.
+    """Return one to three counts as three.
 
     Raises:
-        RequestError: not one to three positive integers, or more than the hardware counts (or the ``error`` given).
+        RequestError: the counts are not one to three positive integers, or exceed the hardware's limits. It is an ``error`` if given.
     """
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
         raise error(f"{what} must be one to three positive integers, got {short_repr(value)}")
     x, y, z = (*counts, 1, 1)[:3]
     if x >= 2**31 or y > 65535 or z > 65535:
-        raise error(f"{what} {short_repr(value)} exceeds the hardware's limits 2**31 - 1, 65535, 65535")
+        raise error(f"{what} must be at most (2**31 - 1, 65535, 65535), got {short_repr(value)}")
     return x, y, z

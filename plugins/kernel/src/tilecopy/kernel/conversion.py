@@ -1,4 +1,4 @@
-"""The types that values compute in, and the instructions that convert from one type to another."""
+"""Types in which run-time values are computed, and the instructions that convert between types."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ LARGEST = {
     "float32": 3.4028234663852886e38,
     "float64": 1.7976931348623157e308,
 }
-"""The floats that compute, with the largest finite value of each."""
+"""The floating-point types with arithmetic -> the largest finite value of each."""
 FLOAT8 = {"float8_e4m3fn": ("e4m3x2", 464.0), "float8_e5m2": ("e5m2x2", 61439.99609375)}
-"""The 8-bit floats that convert: what PTX calls a pair of them, and the largest float32 that is rounded to a finite value."""
+"""The 8-bit floats -> the PTX type of a pair of them, and the largest float32 that is rounded to a finite value."""
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 
 
 def computes(dtype: DType) -> bool:
-    """Return whether there is arithmetic on a type."""
+    """Return True if a type supports arithmetic."""
     return (dtype.kind in "iu" and dtype.bits >= 8) or dtype.name in LARGEST
 
 
 def converts(dtype: DType) -> bool:
-    """Return whether there is conversion from and to a type."""
+    """Return True if values can be converted from and to a type."""
     return computes(dtype) or dtype.name in FLOAT8
 
 
 def range_of(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type, or of bool."""
+    """Return the smallest and largest value of an integer type, or of bool."""
     bits = 1 if dtype.kind == "b" else dtype.bits
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
 
 
 def register_type(dtype: DType) -> str:
-    """PTX type in which values of a dtype compute: 16-bit floats as f32, narrow ints as s32 or u32."""
+    """Return the PTX type in which values of a dtype are computed: f32 for 16-bit floats, s32 or u32 for narrow integers."""
     if dtype.kind == "f":
         return "f64" if dtype.bits == 64 else "f32"
     return f"{'s' if dtype.kind == 'i' else 'u'}{max(32, dtype.bits)}"
 
 
 def emit(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Register:
-    """Return a new register with the result of one instruction."""
+    """Write one instruction and return the new register with its result."""
     result = ptx.reg(type)
     ptx.instr(opcode, result, *operands)
     return result
 
 
 def constant(number: float, type: str) -> str:
-    """Return a number as PTX writes it in a type."""
+    """Return the PTX literal of a number in a type."""
     if type == "f32":
         return "0f" + struct.pack(">f", number).hex().upper()
     if type == "f64":
@@ -60,7 +60,7 @@ def constant(number: float, type: str) -> str:
 
 
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
-    """Return the value whose bits are stored, in the type that it computes in; the bits of a type that does not compute."""
+    """Return a register with a loaded value in its compute type, or with the bits if its type has no arithmetic."""
     if dtype.name == "float16":
         return emit(ptx, "b32", "cvt.f32.f16", emit(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
@@ -69,7 +69,7 @@ def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
 
 
 def to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return the bits that are stored for a computed value: rounded to the element type, in a 32- or 64-bit register."""
+    """Return a 32- or 64-bit register with the bits to store for a computed value, rounded to the element type."""
     return _half(ptx, register, dtype, "rn") if dtype.name in HALVES else register
 
 
@@ -79,7 +79,7 @@ def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> R
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Integers narrower than 32 bits wrap around as their type does."""
+    """Return an integer wrapped around to its type, if that is narrower than 32 bits."""
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"
@@ -89,7 +89,7 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 def convert(
     ptx: PtxBuilder, register: Register, source: DType, wanted: DType, rounding: str, saturate: bool
 ) -> Register:
-    """Return a value of one dtype converted to another, from the type that it computes in to that, or to bits if it is :func:`narrow`."""
+    """Return a value converted to another dtype: in the compute type of that, or as bits if it is :func:`narrow`."""
     have, want = register_type(source), register_type(wanted)
     if source.name in FLOAT8:
         pair = emit(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", emit(ptx, "b16", "cvt.u16.u32", register))
@@ -99,11 +99,11 @@ def convert(
         single = register if have == "f32" else _round_to_odd_f32(ptx, register, have)
         if wanted.name in FLOAT8:
             return _float8(ptx, single, wanted, saturate)
-        exact = source.bits == 8  # whatever the rounding, of which older targets have fewer
+        exact = source.bits == 8  # any rounding gives the same, and older targets have only this one
         bits = _half(ptx, single, wanted, "rn" if exact else rounding)
         return _finite(ptx, bits, wanted) if clamps else bits
     if wanted.kind != "f" and clamps:
-        mode = f".{rounding}i" if source.kind == "f" else ".sat"  # a float is clamped without being told
+        mode = f".{rounding}i" if source.kind == "f" else ".sat"  # a float is clamped without .sat
         return emit(ptx, f"b{want[1:]}", f"cvt{mode}.{want[0]}{wanted.bits}.{have}", register)
     if have != want:
         mode = ""
@@ -116,12 +116,12 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Return whether values of a type are converted to bits, which are stored as they are."""
+    """Return True if converted values of a type are bits, which are stored unchanged."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 
 def _reaches_past(source: DType, wanted: DType) -> bool:
-    """Return whether a type has values that lie outside another."""
+    """Return True if a type has values outside the range of another."""
     if wanted.kind == "f":
         largest = LARGEST.get(source.name, 0.0) if source.kind == "f" else range_of(source)[1]
         return largest > LARGEST[wanted.name] if wanted.name in LARGEST else True
@@ -132,7 +132,7 @@ def _reaches_past(source: DType, wanted: DType) -> bool:
 
 
 def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> Register:
-    """Return the bits of an f32 as an 8-bit float. What follows the largest finite value is infinity, or where there is none NaN."""
+    """Return the bits of an f32 converted to an 8-bit float. A value that is too large becomes infinity, or NaN without infinity."""
     type, largest = FLOAT8[dtype.name]
     pair = emit(ptx, "b16", f"cvt.rn.satfinite.{type}.f32", constant(0.0, "f32"), single)
     bits = emit(ptx, "b32", "cvt.u32.u16", pair)
@@ -144,7 +144,7 @@ def _float8(ptx: PtxBuilder, single: Register, dtype: DType, saturate: bool) -> 
 
 
 def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
-    """Return the bits of a float, where it is infinite those before them: the largest finite value of its sign."""
+    """Return the bits of a float, with infinity replaced by the largest finite value of the same sign."""
     infinity = _INFINITY[dtype.name]
     size = emit(ptx, "b32", "and.b32", bits, 0x7FFFFFFF if dtype.bits == 32 else 0x7FFF)
     infinite = emit(ptx, "pred", "setp.eq.u32", size, infinity)
@@ -152,12 +152,12 @@ def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
 
 
 def round_to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return what computes in f32 as the 16-bit float that it is stored as."""
+    """Return an f32 value rounded to the 16-bit float type in which it is stored."""
     return from_storage(ptx, to_storage(ptx, register, dtype), dtype)
 
 
 def _round_to_odd_f32(ptx: PtxBuilder, register: Register, type: str) -> Register:
-    """Return a number as the f32 nearer to zero, its last bit set where that is another: rounded once more, it is rounded once."""
+    """Return a number rounded to odd as an f32, so that a second rounding gives the result of a single one."""
     single = emit(ptx, "b32", f"cvt.rz.f32.{type}", register)
     back = emit(ptx, f"b{type[1:]}", f"cvt.{'' if type == 'f64' else 'rzi.'}{type}.f32", single)
     inexact = emit(ptx, "b32", "selp.b32", 1, 0, emit(ptx, "pred", f"setp.ne.{type}", register, back))

@@ -1,4 +1,4 @@
-"""The copies of a kernel, by the scope that does them."""
+"""The copies of a kernel, as methods of each scope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .values import Value
 
 
 class ScopedCopies:
-    """Copies by one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
+    """The copy methods of one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
 
     def __init__(self, kernel: Recorder, scope: Scope) -> None:
         self._kernel, self._scope = kernel, scope
@@ -33,18 +33,18 @@ class ScopedCopies:
         outside: Any = None,
         **options: Any,
     ) -> None:
-        """A synchronous copy: a thread may use its own part right after it; other threads must wait for a barrier.
+        """Copy synchronously. A thread may use its part right after the copy; other threads must wait for a barrier.
 
-        A copy of regions without elements, such as ``A[0:0, :]``, is checked as any other and emits nothing.
+        A copy of regions without elements, such as ``A[0:0, :]``, is checked and emits nothing.
 
         Args:
             dst: destination region.
             src: source region.
             variant: the name of a variant, or several in order, such as ``("tma", "ldgsts")``; by default the accepting variant
                 with the highest priority. It is chosen at ``build``.
-            outside: lets regions reach past their buffers' shapes, at both ends. ``"zero"`` or a number replaces source
-                elements outside. ``"keep"`` leaves the destination as it is there. Destination elements outside are never
-                written.
+            outside: allows regions to exceed their buffers' shapes, at both ends. ``"zero"`` or a number replaces source
+                elements outside. With ``"keep"`` the destination is not written there. Destination elements outside are
+                never written.
             options: options of variants, such as ``mbar=``.
         """
         self._record("copy", dst, src, variant, outside, options)
@@ -58,7 +58,7 @@ class ScopedCopies:
         outside: Any = None,
         **options: Any,
     ) -> None:
-        """An asynchronous copy: you write the wait (``plan.completion`` has the steps). Arguments as :meth:`copy`."""
+        """Copy asynchronously. You write the wait (``plan.completion`` has the steps). For the arguments see :meth:`copy`."""
         self._record("copy_async", dst, src, variant, outside, options)
 
     def _record(

@@ -1,4 +1,4 @@
-"""PTX text that the user writes, held against the table of instructions where it is written."""
+"""Inline PTX of the user, which is checked against the table of instructions when it is recorded."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from .statements import words_of
 from .values import Value, element_offset, lower_value
 
 _MARK = pattern(r"\$operand(\d+)_\d+")
-"""What stands for a register of an operand while the text is read: the operand's number, and that of the register in it."""
+"""The placeholder of an operand's register while the text is checked: the operand's number, and the register's."""
 _CONSTANTS = frozenset({"_", "WARP_SZ"})
-"""Names that no declaration needs (PTX ISA, predefined constants; ``_`` drops a result)."""
+"""Names that need no declaration (PTX ISA, predefined constants; ``_`` drops a result)."""
 
 
 @attrs.frozen(eq=False)
 class InlineText:
-    """PTX text with fields ``{0}``, ``{1}`` .. and the operands that they stand for, of which the last are written.
+    """Checked PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace them; the last operands are outputs.
 
     Attributes:
-        text: as the user wrote it.
+        text: the text as the user wrote it.
         operands: values, integers, elements and regions of fragments.
         first_output: the number of the first operand that the text may write.
-        copied: the numbers of the operands that an instruction gets as fresh copies, because nobody knows what it writes.
-        declared: the names that the text declares outside braces, for all text that follows.
+        copied: the numbers of the operands that are copied to new registers, because an unknown instruction may write them.
+        declared: the names that the text declares outside braces, for later text.
         unknown: the opcodes that the table of instructions lacks.
-        variables: the variables of the kernel's shared buffers that the text names.
+        variables: the variables of shared buffers that the text uses.
     """
 
     text: str
@@ -61,16 +61,16 @@ class InlineText:
 
     @classmethod
     def of(cls, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> InlineText:
-        """Return text that was read.
+        """Return the text after all checks.
 
         Args:
             text: the text.
-            operands: what it reads.
-            out: what it may write.
-            names: the names that are declared around it.
+            operands: the operands that it reads.
+            out: the regions that it may write.
+            names: the names that the kernel declares.
 
         Raises:
-            RequestError: a field has no operand, the text writes more than ``out``, or names what nobody declares.
+            RequestError: a field has no operand, the text writes more than ``out``, or it uses a name that is not declared.
         """
         check_outputs(out)
         every = (*operands, *out)
@@ -91,31 +91,31 @@ class InlineText:
         """Write the text with the registers and addresses of its operands.
 
         Raises:
-            RequestError: it names the variable of a shared buffer, and the buffers have none, because they lie in dynamic memory.
+            RequestError: the text uses the variable of a shared buffer, but the buffers are in dynamic memory and have no variables.
         """
         shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
         if self.variables and shared is not None and shared.dynamic:
             raise RequestError(
-                f"inline_ptx: {', '.join(self.variables)}: buffers past 48 KiB lie in dynamic shared memory and are not variables: pass "
-                "k.address(element)"
+                f"inline_ptx: {', '.join(self.variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
+                "have no variables: pass k.address(element)"
             )
         texts = [_registers(ptx, operand, copied=n in self.copied) for n, operand in enumerate(self.operands)]
         ptx.raw(self.text.format(*texts))
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence about each opcode that the table lacks."""
+        """Yield a sentence about each opcode that is not in the table of instructions."""
         for opcode in self.unknown:
             near = nearest_opcode(opcode)
             meant = f"; the nearest is '{near}'" if near else ""
-            yield f"inline_ptx: the table of instructions has no '{opcode}'{meant}; nothing checks what it writes"
+            yield f"inline_ptx: '{opcode}' is not in the table of instructions{meant}; its results are not checked"
 
 
 class _TextPass:
-    """One pass over text in which names stand for the operands.
+    """One pass over text in which placeholders replace the operands.
 
     Attributes:
         scopes: the names that are declared in the open blocks, outermost first.
-        copied, unknown, variables: as :class:`InlineText` has them.
+        copied, unknown, variables: see :class:`InlineText`.
     """
 
     def __init__(self, operands: Sequence[Any], first_output: int, names: Collection[str]) -> None:
@@ -127,10 +127,10 @@ class _TextPass:
         self._labels: set[str] = set()
 
     def read(self, text: str) -> None:
-        """Go through the text.
+        """Check all statements of the text.
 
         Raises:
-            RequestError: a statement of it is wrong.
+            RequestError: a statement is not valid.
         """
         every = list(parse_lines(text))
         self._labels = {label.name for label in every if isinstance(label, Label)}
@@ -144,22 +144,20 @@ class _TextPass:
             elif statement == "}":
                 self.scopes.pop()
                 if not self.scopes:
-                    raise RequestError("inline_ptx: a '}' closes no block of the text; write {{ and }} in pairs")
+                    raise RequestError("inline_ptx: the text has a }} without a {{ before it; write {{ and }} in pairs")
             elif statement.startswith(".") or statement == ";":
                 self._declare(declared_in(statement), statement)
             else:
                 raise RequestError(f"inline_ptx: '{self._source_text(statement)}' must end with ';'")
         if len(self.scopes) > 1:
-            raise RequestError(
-                "inline_ptx: the text opens a block by {{ and does not close it; write {{ and }} in pairs"
-            )
+            raise RequestError("inline_ptx: the text has a {{ without a }} after it; write {{ and }} in pairs")
 
     def _declare(self, names: Sequence[str], statement: Label | str) -> None:
         for name in names:
             if _is_of_the_kernel(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(statement)}' declares {self._source_text(name)}, which is how the kernel's own registers and "
-                    "labels are called: choose another name"
+                    f"inline_ptx: '{self._source_text(statement)}' declares {self._source_text(name)}, a name that the kernel uses for its own "
+                    "registers and labels: choose another name"
                 )
             if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
                 raise RequestError(
@@ -172,7 +170,7 @@ class _TextPass:
         instruction = instruction_of(line.opcode)
         if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
             raise RequestError(
-                f"inline_ptx: '{self._source_text(line)}': an operand can stand neither for an opcode nor for a predicate"
+                f"inline_ptx: '{self._source_text(line)}': a field must be an operand, not an opcode or a predicate"
             )
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
@@ -193,22 +191,22 @@ class _TextPass:
                 )
             if role.writes and not text.startswith("["):
                 self._check_written(text, names, line)
-            if line.opcode != "call" and not line.opcode.startswith("call."):  # it names functions, too
+            if line.opcode != "call" and not line.opcode.startswith("call."):  # its operands are also functions
                 self._check_declared(names, line)
 
     def _check_elements(self, text: str, names: Sequence[str], line: Line, *, takes_addresses: bool) -> None:
-        """Raise where the address of an element stands in an operand that is more than it, or where a register must stand."""
+        """Raise RequestError if an element is a part of an operand, or is used as a register."""
         for number in map(self._number, names):
             if number is None or not _is_element(self._operands[number]):
                 continue
             if text != _mark(number, self._operands[number]):
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': the operand {{{number}}} is the element {self._operands[number]}, which brings "
-                    f"its own brackets: write {{{number}}} alone, or pass its address, k.address(element), and write [{{{number}}} + 4]"
+                    f"inline_ptx: '{self._source_text(line)}': {{{number}}} is the element {self._operands[number]} and already has "
+                    f"brackets: write only {{{number}}}, or pass its address, k.address(element), and write [{{{number}}} + 4]"
                 )
             if not takes_addresses:
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': {line.opcode} takes registers, and the operand {{{number}}} is the address of "
+                    f"inline_ptx: '{self._source_text(line)}': {line.opcode} takes registers, but {{{number}}} is the address of "
                     f"the element {self._operands[number]}: pass k.load(element), or k.address(element)"
                 )
 
@@ -221,11 +219,11 @@ class _TextPass:
             number = self._number(name)
             if number is not None and number < self._first_output:
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}' writes the operand {{{number}}}, {short_repr(self._operands[number])}, which is not in "
+                    f"inline_ptx: '{self._source_text(line)}' writes {{{number}}}, but {short_repr(self._operands[number])} is not in "
                     "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
                 )
             if is_special(name):
-                raise RequestError(f"inline_ptx: '{self._source_text(line)}' writes {name}, which can only be read")
+                raise RequestError(f"inline_ptx: '{self._source_text(line)}' writes {name}, which is read-only")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
@@ -235,17 +233,17 @@ class _TextPass:
             declared = in_text or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}' names {self._source_text(name)}, which nothing declares: pass it as an operand, or "
+                    f"inline_ptx: '{self._source_text(line)}' uses {self._source_text(name)}, which is not declared: pass it as an operand, or "
                     "declare it in the text, such as {{ .reg .b32 x; .. }}"
                 )
 
     def _number(self, name: str) -> int | None:
-        """Return the number of the operand that a name stands for."""
+        """Return the number of the operand that a placeholder replaces, or None for another name."""
         mark = _MARK.fullmatch(name)
         return int(mark[1]) if mark else None
 
     def _source_text(self, statement: Line | Label | str) -> str:
-        """Return a statement with its fields, as the user wrote it."""
+        """Return a statement as the user wrote it, with its fields."""
         return re.sub(
             rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*",
             lambda mark: f"{{{mark[1]}}}",
@@ -254,7 +252,7 @@ class _TextPass:
 
 
 def _is_of_the_kernel(name: str) -> bool:
-    """Return True for a name such as ``%rd7`` or ``$loop_0``, as the kernel's own registers and labels have."""
+    """Return True if a name looks like those of the kernel's own registers and labels, such as ``%rd7`` or ``$loop_0``."""
     stem = name.rstrip("0123456789")
     return stem != name and (
         stem in {f"%{letters}" for letters in STEM.values()} or (stem[0] == "$" and stem[-1] == "_")
@@ -262,7 +260,7 @@ def _is_of_the_kernel(name: str) -> bool:
 
 
 def check_fields(text: Any, count: int) -> None:
-    """Raise RequestError unless each field of a text is the number of one of ``count`` operands."""
+    """Raise RequestError unless each field of a text is the number of an operand, below ``count``."""
     if not isinstance(text, str):
         raise RequestError(f"inline_ptx: text must be a string, got {short_repr(text)}")
     try:
@@ -275,13 +273,13 @@ def check_fields(text: Any, count: int) -> None:
     for field in fields:
         if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= count:
             raise RequestError(
-                f"inline_ptx: the field {{{short_repr(field)[1:-1]}}} names none of the {count} operands; write {{{{ and }}}} "
+                f"inline_ptx: fields must be numbers of the {count} operands (from 0), got {{{short_repr(field)[1:-1]}}}; write {{{{ and }}}} "
                 "for braces of the PTX"
             )
 
 
 def check_outputs(out: Any) -> None:
-    """Raise RequestError unless what the text writes are regions of fragments that share no register."""
+    """Raise RequestError unless ``out`` has regions of fragments without common registers."""
     if not isinstance(out, (tuple, list)):
         raise RequestError(f"inline_ptx: out must be a sequence of regions of fragments, got {short_repr(out)}")
     taken = set[tuple[Memory, int]]()
@@ -292,7 +290,9 @@ def check_outputs(out: Any) -> None:
             )
         words = {(region.buffer.memory, word) for word in words_of(region)}
         if words & taken:
-            raise RequestError(f"inline_ptx: out has {region} twice, or another region with registers of it")
+            raise RequestError(
+                f"inline_ptx: the regions of out must have different registers, got {region} twice or in part twice"
+            )
         taken |= words
 
 
@@ -301,7 +301,7 @@ def _is_element(operand: Any) -> bool:
 
 
 def _mark(number: int, operand: Any) -> str:
-    """Return what stands for an operand while the text is read; an integer stands for itself."""
+    """Return the placeholder of an operand while the text is checked; for an integer, the integer."""
     if isinstance(operand, Region) and operand.buffer.space == "local":
         return ", ".join(f"$operand{number}_{word}" for word in range(len(words_of(operand))))
     if isinstance(operand, Region):
@@ -310,7 +310,7 @@ def _mark(number: int, operand: Any) -> str:
 
 
 def _registers(ptx: PtxBuilder, operand: Any, *, copied: bool) -> str:
-    """Return the registers, the address or the number of an operand as text; copied, its registers are fresh ones with the same values."""
+    """Return the registers, the address or the number of an operand as text. If ``copied``, its registers are new copies."""
 
     def fresh(register: Register) -> Register:
         return emit(ptx, register.type, f"mov.{register.type}", register) if copied else register

@@ -1,7 +1,7 @@
-"""The instructions of a kernel around its copies: barriers, fences, groups, mbarriers, tensor memory.
+"""Functions that write the instructions around copies: barriers, fences, groups, mbarriers, tensor memory.
 
-Each function writes one, or the idiom that the PTX ISA prescribes, through a PTX builder. What a caller gives is checked by the
-methods of KernelBuilder and Mbarrier that record them, and by the table of instructions.
+Each function writes one instruction, or the sequence that the PTX ISA prescribes. The methods of KernelBuilder and Mbarrier that
+record it, and the table of instructions, check the arguments.
 """
 
 from __future__ import annotations
@@ -29,59 +29,59 @@ SYNC = {
     "cluster_arrive": "barrier.cluster.arrive",
     "cluster_wait": "barrier.cluster.wait",
 }
-"""The instructions that complete copies, which kernels, Numba's functions and the CUDA C++ header (completion.cuh) write."""
+"""The instructions that complete copies in kernels, in Numba's functions and in the CUDA C++ header (completion.cuh)."""
 
 
 def cta_sync(ptx: PtxBuilder) -> None:
-    """``bar.sync 0``, which is ``__syncthreads()``: after it, every thread reads what the CTA wrote before it."""
+    """Write ``bar.sync 0``, which is ``__syncthreads()``: a barrier of all threads of the CTA."""
     ptx.instr("bar.sync", 0)
 
 
 def named_barrier(ptx: PtxBuilder, barrier: int, threads: int) -> None:
-    """``bar.sync`` on barrier 1 to 15 for some warps of the CTA."""
+    """Write ``bar.sync`` with a barrier from 1 to 15, for some warps of the CTA."""
     ptx.instr("bar.sync", barrier, threads)
 
 
 def warp_sync(ptx: PtxBuilder) -> None:
-    """``bar.warp.sync`` for every lane of the warp."""
+    """Write ``bar.warp.sync`` for all lanes of the warp."""
     ptx.instr("bar.warp.sync", "0xffffffff")
 
 
 def cluster_sync(ptx: PtxBuilder) -> None:
-    """All threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
+    """Write a barrier of all threads of the cluster: ``barrier.cluster.arrive`` (release), then ``wait`` (acquire)."""
     ptx.instr(SYNC["cluster_arrive"])
     ptx.instr(SYNC["cluster_wait"])
 
 
 def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
-    """Order generic accesses before those of the async proxy: bulk copies, tcgen05."""
+    """Write a proxy fence, which orders earlier generic accesses before later ones by bulk copies and tcgen05."""
     ptx.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
 
 
 def fence_mbarrier_init(ptx: PtxBuilder) -> None:
-    """Make ``mbarrier.init`` visible to the cluster; a barrier follows."""
+    """Write a fence that makes ``mbarrier.init`` visible to the cluster. Write a barrier after it."""
     ptx.instr(SYNC["fence_mbarrier_init"])
 
 
 def cp_async_commit(ptx: PtxBuilder) -> None:
-    """Close a group of the thread's ``cp.async``."""
+    """Commit the thread's ``cp.async`` copies as a group."""
     ptx.instr(SYNC["cp_async_commit"])
 
 
 def cp_async_wait(ptx: PtxBuilder, pending: int = 0) -> None:
-    """Wait until at most ``pending`` of the thread's newest groups are unfinished; a barrier shows others."""
+    """Wait until at most ``pending`` of the thread's newest ``cp.async`` groups are incomplete."""
     ptx.instr(SYNC["cp_async_wait"], pending)
 
 
 def bulk_commit(ptx: PtxBuilder) -> None:
-    """Close a group of the thread's bulk copies to global memory."""
+    """Commit the thread's bulk copies to global memory as a group."""
     ptx.instr(SYNC["bulk_commit"])
 
 
 def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
-    """Wait until at most ``pending`` of the thread's newest bulk groups are unfinished.
+    """Wait until at most ``pending`` of the thread's newest bulk groups are incomplete.
 
-    With ``read``, until their sources have been read and may be written again; what they wrote is not yet there.
+    With ``read``, wait only until the sources were read and may be written again; the destinations may be incomplete.
     """
     ptx.instr(SYNC["bulk_wait_read" if read else "bulk_wait"], pending)
 
@@ -90,12 +90,12 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 
 def mbarrier_init(ptx: PtxBuilder, barrier: Address, count: int) -> None:
-    """Let an mbarrier count some arrivals a phase (1 to 2**20 - 1)."""
+    """Initialise an mbarrier for a number of arrivals per phase (1 to 2**20 - 1)."""
     ptx.instr(SYNC["mbarrier_init"], barrier, count)
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once, at cluster scope on a barrier of another CTA; release what the thread has written unless ``relaxed``."""
+    """Arrive once at an mbarrier, at cluster scope if another CTA has it. Release the thread's writes unless ``relaxed``."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"
@@ -105,12 +105,12 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
 
 
 def mbarrier_arrive_expect_tx(ptx: PtxBuilder, barrier: Address, nbytes: int) -> None:
-    """Announce the bytes (at most 2**20 - 1) that copies will complete in this phase, and arrive once."""
+    """Add to the bytes (at most 2**20 - 1) that the phase of an mbarrier expects from copies, and arrive once."""
     ptx.instr(SYNC["mbarrier_arrive_expect_tx"], "_", barrier, nbytes)
 
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
-    """``try_wait`` in a loop, until the phase of a parity has completed; acquire, at cluster scope if asked."""
+    """Write a loop of ``try_wait`` until the phase with a parity has completed, with acquire at CTA or cluster scope."""
     phase = ptx.operand(parity % 2)
     label, done = ptx.new_label("wait"), ptx.reg("pred")
     ptx.place(label)
@@ -122,49 +122,49 @@ def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bo
 
 
 def tcgen05_alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int) -> None:
-    """``tcgen05.alloc`` by one whole warp: 32 to 512 columns, a power of two; the address goes to ``holder``."""
+    """Write a ``tcgen05.alloc`` by one warp, of 32 to 512 columns (a power of two). It stores the address in ``holder``."""
     ptx.instr(f"tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32", holder, columns)
 
 
 def tcgen05_relinquish(ptx: PtxBuilder, cta_group: int) -> None:
-    """``tcgen05.relinquish_alloc_permit``: the CTA allocates no more; by the whole warp that allocated."""
+    """Write a ``tcgen05.relinquish_alloc_permit`` by the warp that allocated: the CTA will not allocate any more."""
     ptx.instr(f"tcgen05.relinquish_alloc_permit.cta_group::{cta_group}.sync.aligned")
 
 
 def tcgen05_dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int) -> None:
-    """``tcgen05.dealloc`` by the warp that allocated."""
+    """Write a ``tcgen05.dealloc`` by the warp that allocated."""
     ptx.instr(f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32", address, columns)
 
 
 def tcgen05_commit(ptx: PtxBuilder, barrier: Address, cta_group: int) -> None:
-    """Let an mbarrier count one arrival when the thread's earlier tcgen05 operations are done."""
+    """Make an mbarrier count one arrival when the thread's earlier tcgen05 operations are complete."""
     ptx.instr(f"tcgen05.commit.cta_group::{cta_group}.mbarrier::arrive::one.shared::cluster.b64", barrier)
 
 
 def tcgen05_fence_after(ptx: PtxBuilder) -> None:
-    """Order tcgen05 work that follows after the synchronisation that came before."""
+    """Order later tcgen05 operations after the thread synchronisation before this fence."""
     ptx.instr("tcgen05.fence::after_thread_sync")
 
 
 def tcgen05_fence_before(ptx: PtxBuilder) -> None:
-    """Order tcgen05 work that came before, before the synchronisation that follows."""
+    """Order earlier tcgen05 operations before the thread synchronisation after this fence."""
     ptx.instr("tcgen05.fence::before_thread_sync")
 
 
 def tcgen05_wait_ld(ptx: PtxBuilder) -> None:
-    """Wait until this thread's ``tcgen05.ld`` are done; their registers may be read after it."""
+    """Wait until this thread's ``tcgen05.ld`` instructions are complete. Then their registers may be read."""
     ptx.instr("tcgen05.wait::ld.sync.aligned")
 
 
 def tcgen05_ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
-    """``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column a register.
+    """Write a ``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column per register.
 
-    Raises PtxError for a number of registers that is not a power of two up to 128.
+    Raises PtxError unless the number of registers is a power of two up to 128.
     """
     count = len(registers)
     if count.bit_count() != 1 or count > 128:
         raise PtxError(
-            f"tcgen05.ld.32x32b reads a power of two of columns up to 128: not {count} registers, {short_repr(registers)}"
+            f"tcgen05.ld.32x32b: the number of registers must be a power of two up to 128, got {count}: {short_repr(registers)}"
         )
     warp = ptx.tid // 32 % 4
     at = ptx.reg("b32")

@@ -1,7 +1,7 @@
-"""The launch record of a saved kernel: the types of its JSON, against which msgspec checks what is read, and its digest.
+"""The launch record of a saved kernel: the types of its JSON, by which msgspec checks a file, and its digest.
 
-The record has all that a launch needs: the parameters in order, block, grid, cluster, dynamic shared memory, target, and what this
-package checks before a launch. Integers known only at launch are expressions of the parameters' names, in which ``//`` rounds down.
+The record has the parameters in order, block, grid, cluster, dynamic shared memory, target, and the checks before a
+launch. Integers that are known only at launch are expressions of the parameters' names, in which ``//`` rounds down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT, FORMAT_VERSION = "tilecopy kernel", 4
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"
 
 Number = int | str
-"""A plain integer, or the text of one that is known at launch."""
+"""An integer, or the expression of one that is known only at launch."""
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -37,16 +37,16 @@ class SavedPlan:
     text: str
 
     def explain(self) -> str:
-        """Return the table of the plan, as it was when the kernel was built."""
+        """Return the text that the plan's ``explain()`` returned at build."""
         return self.text
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """A record with exactly its fields, each of its type."""
+    """The base class of records, which allow no unknown fields."""
 
 
 class ParameterRecord(Record, frozen=True, tag_field="kind"):
-    """A parameter of the kernel, and where its bytes are in the parameter space."""
+    """A parameter of the kernel, with its offset in the parameter space."""
 
     name: str
     offset_bytes: Count
@@ -99,7 +99,7 @@ class TensorMapRecord(ParameterRecord, frozen=True, tag="tensor_map"):
 
 
 class HostBytesRecord(ParameterRecord, frozen=True, tag="host_bytes"):
-    """Bytes that a function makes at each launch."""
+    """A parameter whose bytes a function computes at each launch."""
 
     function: str
     arrays: tuple[str, ...]
@@ -110,7 +110,7 @@ class HostBytesRecord(ParameterRecord, frozen=True, tag="host_bytes"):
 
 
 class SymbolRecord(Record, frozen=True):
-    """A symbol of the expressions, by its name in them."""
+    """A symbol in the expressions; ``name`` is its name there."""
 
     name: str
     called: str
@@ -145,7 +145,7 @@ class IndexAssertionRecord(Record, frozen=True):
 
 
 class ChecksRecord(Record, frozen=True):
-    """What a launch checks, and what an executor checks while the kernel runs."""
+    """The checks of a launch, and of an executor while the kernel runs."""
 
     bounds: tuple[BoundRecord, ...]
     index_assertions: tuple[IndexAssertionRecord, ...]
@@ -160,7 +160,7 @@ class SharedRecord(Record, frozen=True):
 
 
 class LaunchRecord(Record, frozen=True):
-    """The whole record."""
+    """The complete launch record."""
 
     format: str
     format_version: int
@@ -187,6 +187,6 @@ class LaunchRecord(Record, frozen=True):
 
 
 def digest(record: Mapping[str, Any], text: str) -> str:
-    """Return the SHA-256 of a record (as JSON with sorted keys, its own digest empty), a zero byte and the PTX text."""
+    """Return the SHA-256 of a record (JSON with sorted keys and an empty digest), a zero byte and the PTX text."""
     record_text = json.dumps({**record, "sha256": ""}, sort_keys=True)
     return hashlib.sha256(f"{record_text}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

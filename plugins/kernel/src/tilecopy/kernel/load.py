@@ -1,4 +1,4 @@
-"""Kernels read from the folders that :mod:`.save` wrote."""
+"""Functions that load kernels from folders that :mod:`.save` wrote."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from .save import function_named
 
 @checked(LaunchError, folder=PATH)
 def load_kernel(folder: str | Path) -> BuiltKernel:
-    """Load a kernel that :meth:`BuiltKernel.save` wrote. It launches with the same checks as the saved kernel.
+    """Load a kernel that :meth:`BuiltKernel.save` wrote. Its launches make the same checks as those of the saved kernel.
 
     Nothing is lowered again, and no variant must be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
-    If a function makes a parameter (``HostBytes``), its module is imported.
+    If a function computes a parameter (``HostBytes``), its module is imported.
 
     Args:
         folder: the folder that :meth:`BuiltKernel.save` wrote.
 
     Raises:
-        LaunchError: the folder has no kernel, a kernel of another format, or a kernel that was changed after it was saved; or a
-            function that makes a parameter cannot be imported.
+        LaunchError: the folder has no kernel, or a kernel of another format or one that was modified after it was saved, or a
+            function that computes a parameter cannot be imported.
     """
     where = Path(folder)
     try:
@@ -49,10 +49,12 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         text = _text_of(where / schema.PTX_FILE)
     except OSError as error:
         raise LaunchError(
-            f"folder {short_repr(str(where))} holds no kernel of kernel.save: {short_repr(error.filename)}: {error.strerror}"
+            f"folder {short_repr(str(where))} does not contain a kernel of kernel.save: {short_repr(error.filename)}: {error.strerror}"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise LaunchError(f"folder {short_repr(str(where))} holds no kernel of kernel.save: {error}") from error
+        raise LaunchError(
+            f"folder {short_repr(str(where))} does not contain a kernel of kernel.save: {error}"
+        ) from error
     return kernel_of(record, text, short_repr(str(where / schema.RECORD_FILE)))
 
 
@@ -64,16 +66,16 @@ def _text_of(path: Path) -> str:
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
-    """Return the kernel of a record, which may be anything.
+    """Return the kernel of a record, after all checks.
 
     Raises:
-        LaunchError: it is not a record of :func:`record_of` in this format and of this text; the message names the folder.
+        LaunchError: the record is not valid, has another format, or is not that of this text; the message has ``where``.
     """
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
         raise LaunchError(f"{where} is not a launch record of kernel.save (its format is not {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
-            f"{where} has format version {short_repr(record.get('format_version'))}, and this package reads {schema.FORMAT_VERSION}: "
+            f"{where}: format version must be {schema.FORMAT_VERSION}, got {short_repr(record.get('format_version'))}: "
             "build the kernel and save it again"
         )
     try:
@@ -85,8 +87,10 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
         return _kernel(convert(record, schema.LaunchRecord), text)
     except LaunchError:
         raise
-    except Exception as error:  # whatever somebody wrote, and made a schema.digest of
-        raise LaunchError(f"{where} is not as kernel.save writes it: {type(error).__name__}: {error}") from error
+    except Exception as error:  # a file with a valid digest may have any content
+        raise LaunchError(
+            f"{where} is not a valid launch record of kernel.save: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
@@ -106,7 +110,7 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
     kernel = BuiltKernel(
         name=record.name,
         ptx=text,
-        plans=record.plans,  # type: ignore[arg-type]  # they tell the same
+        plans=record.plans,  # type: ignore[arg-type]  # they have the same attributes
         target=target_of(record.target),
         threads=record.block[0],
         parameters=parameters,
@@ -130,7 +134,7 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
 
 
 def _check_known(kernel: BuiltKernel) -> None:
-    """Raise ValueError where a launch would need what it cannot know: an integer that is not a parameter, a register that is not in the text."""
+    """Raise ValueError if an integer is not computed from parameters, or a register is not in the PTX."""
     integers: list[Any] = [*(kernel.grid or ())]
     for parameter in kernel.parameters:
         if isinstance(parameter, ArrayParameter):
@@ -141,27 +145,29 @@ def _check_known(kernel: BuiltKernel) -> None:
         integers += [check.lower, check.upper]
     for symbol in {symbol for integer in integers for symbol in symbols_of(integer)}:
         if kernel.scalars.get(symbol) != symbol.name:
-            raise ValueError(f"{symbol} is not a parameter, so no launch knows it")
+            raise ValueError(f"{symbol} is not a parameter, so its value is not known at launch")
     lines = kernel.ptx.splitlines()
     for check in kernel.index_assertions:
         line = lines[check.line - 1] if check.line <= len(lines) else ""
         results = [operand for _, instruction in instructions_in(line) for operand in instruction.results]
         if check.register not in map(str, results):
-            raise ValueError(f"line {check.line} of the PTX has no register {check.register!r}")
+            raise ValueError(f"line {check.line} of the PTX does not write the register {check.register!r}")
 
 
 def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> None:
-    """Raise ValueError where parts of a record, each of which is right by itself, do not fit each other."""
+    """Raise ValueError if valid parts of a record contradict each other."""
     ranks = {parameter.name: len(parameter.shape) for parameter in parameters if isinstance(parameter, ArrayParameter)}
     names = [parameter.name for parameter in parameters]
     if len({*names}) != len(names):
-        raise ValueError("two parameters have one name")
+        raise ValueError("two parameters have the same name")
     for parameter in parameters:
         if isinstance(parameter, ArrayParameter):
             if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in (
                 1 << bit for bit in range(32)
             ):
-                raise ValueError(f"array {parameter.name}: shape, strides and alignment do not describe an array")
+                raise ValueError(
+                    f"array {parameter.name}: shape and strides must have equal length, and alignment must be a power of 2"
+                )
         elif isinstance(parameter, SizeParameter):
             known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in parameter.sources)
             if not known or not parameter.sources:
@@ -170,11 +176,11 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         if symbol.parameter and symbol.name not in names:
             raise ValueError(f"the symbol {symbol.name} is not a parameter")
     if any(number >= len(record.locations) for number in record.statements):
-        raise ValueError("a line of the PTX comes from no statement")
+        raise ValueError("a line of the PTX has a statement number that is too large")
 
 
 def _all(texts: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
-    """Integers out of their texts, and None as it is."""
+    """Return the integers of expressions; None stays None."""
     return tuple(None if text is None else read(text, names) for text in texts)
 
 
@@ -193,12 +199,12 @@ def _read_parameter(record: schema.ArrayRecord | schema.ScalarRecord, names: Map
 def _read_recipe(
     recipe: schema.TensorMapRecord | schema.HostBytesRecord, record: schema.LaunchRecord, names: Mapping[str, Int]
 ) -> Recipe:
-    """Return a recipe, of arrays that have nothing but their names and a start."""
+    """Return a recipe whose arrays have only a name and a start."""
     if isinstance(recipe, schema.TensorMapRecord):
         size, start = dtype_of(recipe.dtype).bytes, read(recipe.start_bytes, names)
         if key_of(start % size) != 0 or (isinstance(start, int) and start < 0):
             raise ValueError(
-                f"{recipe.name} begins {start} bytes after {recipe.array}, which is not the start of an element"
+                f"{recipe.name} must begin at an element of {recipe.array}, got an offset of {start} bytes"
             )
         array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, storage_offset=start // size)
         sizes, strides = _all(recipe.sizes, names), _all(recipe.strides_bytes, names)
@@ -208,8 +214,8 @@ def _read_recipe(
     except Exception as error:  # whatever an import raises
         packages = ", ".join(sorted({plan.package for plan in record.plans}))
         raise LaunchError(
-            f"kernel {record.name}: parameter {recipe.name} is made by {short_repr(recipe.function)}, which cannot be imported "
-            f"({type(error).__name__}: {error}); install the package that has it (the kernel's copies are of {packages})"
+            f"kernel {record.name}: the function {short_repr(recipe.function)}, which computes parameter {recipe.name}, cannot be imported "
+            f"({type(error).__name__}: {error}); install its package (the kernel's variants come from {packages})"
         ) from error
     buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in recipe.arrays)
     return HostBytes(make, buffers, _all(recipe.numbers, names), recipe.size_bytes, recipe.align_bytes)
