@@ -1,4 +1,4 @@
-"""Writing PTX: registers, addresses, instructions."""
+"""PTX text: registers, addresses, instructions, and the builder that writes them."""
 
 from ..description.target import MBARRIER_TX_LIMIT
 from .bindings import POOL, Bindings, KernelBindings, Recipe, SharedPlan

@@ -1,4 +1,4 @@
-"""Writing PTX text: registers, lines, labels, and the blocks that computed values live in."""
+"""An emitter of PTX text: registers, lines, labels, and the blocks in which values are computed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .operands import STEM, TYPE_BITS, Operand, Register, Written, register_of
 
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
-"""What a computed value is known by in its block: its kind first."""
+"""The key of a computed value in its block; its first item is the kind of value."""
 _CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
 
 
 class Block:
-    """A stretch of instructions with its own head.
+    """A block of instructions with a head and a body.
 
-    Pure values (addresses, indices) go to the head of the outermost block in which all that they depend on exists,
-    so that they are computed once and dominate every use.
+    Pure values (addresses, indices) are computed in the head of the outermost block in which their operands exist, so
+    that they are computed once and dominate every use.
 
-    ``depth`` is how deep it is nested; the kernel's own block is 0. ``settled`` is where in the head the first of what
-    was its body is, or None.
+    ``depth`` is the nesting depth; the kernel's own block has 0. ``settled`` is the index in the head of the first line that
+    was moved from the body, or None.
     """
 
     def __init__(self, depth: int) -> None:
@@ -37,49 +37,49 @@ class Block:
         self._known: dict[Key, Register] = {}
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """The register of a key, made of the arguments at the first call."""
+        """Return the register of a key, created by ``make`` at the first call."""
         register = self._known.get(key)
         if register is None:
             register = self._known[key] = make(*args, **keywords)
         return register
 
     def settle(self) -> None:
-        """Let the body so far belong to the head, so that what is computed next comes after it."""
+        """Move the body so far to the head, so that values that are computed next come after it."""
         if self.settled is None:
             self.settled = len(self.head)
         self.head += self.body
         self.body = []
 
     def lookup(self, key: Key) -> Register | None:
-        """Return the register of a key, or None where this block did not compute it."""
+        """Return the register of a key, or None if this block has not computed it."""
         return self._known.get(key)
 
     def follow(self, before: Block) -> None:
-        """Know what a block that comes before this one has made too."""
+        """Reuse the values of a block that comes before this one."""
         self._known = {**before._known, **self._known}
 
 
 class Sunk(Block):
-    """An outer block as one inside it sees it that keeps to itself what it computes: only what is known there is shared."""
+    """An outer block for use from an inner block that computes new values itself; values of the outer block are reused."""
 
     def __init__(self, outer: Block, inner: Block) -> None:
         self.depth, self.head = outer.depth, inner.head
         self._outer, self._own = outer, inner
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """The register that the outer block has, else one of the inner block's own."""
+        """Return the outer block's register of a key, or else the inner block's."""
         return self._outer.lookup(key) or self._own.once(key, make, *args, **keywords)
 
 
 class Emitter:
-    """Text, registers and blocks of one kernel.
+    """The text, registers and blocks of one kernel.
 
-    An instruction that the target lacks is refused. The names of registers begin with ``mark``.
+    It raises TargetError for an instruction that the target does not support. The names of registers begin with ``mark``.
 
     Attributes:
         blocks: the open blocks, outermost first.
-        statement: number of the statement that is being lowered; lines remember it.
-        recent: the lines since this was last cleared, in the order in which they were written.
+        statement: the number of the statement that is being lowered, which is stored in lines.
+        recent: the lines since it was last cleared, in the order in which they were written.
     """
 
     def __init__(self, target: Target, mark: str = "%") -> None:
@@ -98,16 +98,16 @@ class Emitter:
 
     @property
     def lines(self) -> list[AnyLine]:
-        """The lines of the kernel so far; while a block is open, without that block's."""
+        """The lines of the kernel so far, without those of open blocks."""
         return [*self._start.head, *self._start.body, *self._whole.head, *self._whole.body]
 
     @property
     def needs(self) -> Needs:
-        """What the instructions so far, and :meth:`PtxBuilder.require`, need together."""
+        """The requirements of the instructions so far and of :meth:`PtxBuilder.require`."""
         return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
-        """Return a new virtual register of a type of :data:`TYPE_BITS`."""
+        """Return a new virtual register of a type in :data:`TYPE_BITS`."""
         return self.regs(type, 1)[0]
 
     def register_names(self) -> set[str]:
@@ -120,7 +120,7 @@ class Emitter:
         return [f".reg .{type} {self.mark}{STEM[type]}<{count}>;" for type, count in counts]
 
     def regs(self, type: str, count: int) -> list[Register]:
-        """Return new virtual registers."""
+        """Return new virtual registers of a type in :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:
             raise PtxError(f"register type {short_repr(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
@@ -129,14 +129,14 @@ class Emitter:
         return [register_of(type, stem, number) for number in range(first, first + count)]
 
     def instr(self, opcode: str, *operands: Operand, guard: Register | None = None, unless: bool = False) -> None:
-        """One instruction at the current place: the opcode with all its modifiers, operands in the ISA's order.
+        """Write one instruction: the opcode with all its modifiers, and the operands in the ISA's order.
 
-        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard`` the instruction is
-        executed where it is true; with ``unless``, where it is false. Raises TargetError where the target lacks the
-        instruction, PtxError for an operand that the ISA does not allow, or a guard that is not a predicate.
+        Operands are registers, addresses, numbers, or text. With a predicate register as ``guard``, threads in which it is true
+        execute the instruction; with ``unless``, threads in which it is false. Raises TargetError if the target does not support the
+        instruction, and PtxError for an operand that the ISA does not allow or a guard that is not a predicate.
         """
         if guard is not None and guard.type != "pred":
-            raise PtxError(f"{short_repr(opcode)}: the guard {short_repr(guard)} is not a predicate register")
+            raise PtxError(f"{short_repr(opcode)}: the guard must be a predicate register, got {short_repr(guard)}")
         instruction = instruction_of(opcode)
         if instruction.operands:
             instruction.check(opcode, operands)
@@ -146,7 +146,7 @@ class Emitter:
         self._place(Line(opcode, operands, guard, unless, self.statement))
 
     def pure(self, block: Block, opcode: str, type: str, *operands: Operand) -> Register:
-        """One instruction without side effects in the head of a block; returns the new register of a type that it writes."""
+        """Write an instruction without side effects to the head of a block, and return its result, a new register."""
         result, first = self.regs(type, 1)[0], operands[0]
         needing = f"{opcode} {first}" if isinstance(first, str) and first[0] == "%" else opcode  # %cluster_ctarank
         if needing not in self._allowed:
@@ -155,7 +155,7 @@ class Emitter:
         return result
 
     def _require(self, instruction: str) -> None:
-        """Let the module need what an instruction does, which the target has."""
+        """Add the requirements of an instruction. Raises TargetError if the target does not support it."""
         needs_on(self.target, instruction)
         if group := _CTA_GROUP.match(instruction):
             self._groups.setdefault(group[1], instruction)
@@ -167,9 +167,9 @@ class Emitter:
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
-        """PTX text as it is, its lines indented; what it needs is read off its instructions."""
+        """Write PTX text with its lines indented; its instructions determine its requirements."""
         if not text.isascii():
-            raise PtxError(f"PTX is text of ASCII characters, got {short_repr(text)}")
+            raise PtxError(f"PTX text must consist of ASCII characters, got {short_repr(text)}")
         for part in parse_lines(text):
             if isinstance(part, Line):
                 operands = [
@@ -188,7 +188,7 @@ class Emitter:
         self.recent.append(line)
 
     def place_first(self, line: str) -> None:
-        """A line before everything that the kernel does."""
+        """Write a line at the start of the kernel."""
         root = self.blocks[0]
         at = len(root.head) if root.settled is None else root.settled
         first = Text(line, self.statement)
@@ -198,23 +198,23 @@ class Emitter:
         self.recent.append(first)
 
     def comment(self, text: str) -> None:
-        """A comment line."""
+        """Write a comment line."""
         words = " ".join(text.split())
         self._place(Text("\t// " + words.encode("ascii", "backslashreplace").decode(), self.statement))
 
     def new_label(self, stem: str) -> Written:
-        """Return a label that is not in use yet."""
+        """Return a new label."""
         number = self._labels.get(stem, 0)
         self._labels[stem] = number + 1
         return Written(f"${stem}_{number}")
 
     def place(self, label: str) -> None:
-        """The label at the current place."""
+        """Write a label."""
         self._place(Label(label, self.statement))
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """A nested block; when it closes, its lines join the enclosing body, and what was bound in it ends."""
+        """Open a nested block; at its end its lines are added to the enclosing body, and its bindings end."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened
@@ -224,7 +224,7 @@ class Emitter:
 
     @contextmanager
     def if_(self, predicate: Register) -> Iterator[None]:
-        """Instructions for the threads whose predicate is true."""
+        """Open a block for the threads whose predicate is true."""
         end = self.new_label("endif")
         self.instr("bra", end, guard=predicate, unless=True)
         with self.block():
@@ -233,7 +233,7 @@ class Emitter:
 
 
 def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
-    """Return the register that ``emitter.pure`` writes, once for each key of the block."""
+    """Return the register of :meth:`Emitter.pure`, which is called once per key of the block."""
     return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 

@@ -1,4 +1,4 @@
-"""Index arithmetic: symbolic integers become registers, element offsets addresses, conditions predicates and branches."""
+"""Index arithmetic: lowers symbolic integers to registers, element offsets to addresses, and conditions to predicates."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .lines import Line
 from .operands import Address, Operand, Register, Written
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-"""Comparison -> the ISA's word for it."""
+"""Comparison -> the modifier of ``setp``."""
 IMMEDIATE_REACH_BYTES = 2**23
-"""Constants of an address below this stay immediates; the machine instruction has 24 bits for them."""
+"""Limit of the immediate offset of an address; the machine instruction has 24 bits for it."""
 
 
 class IndexEmitter(Emitter):
-    """Lowers integers, each computed once in the outermost block that it can live in; addresses and conditions on top of them.
+    """An emitter of integers, addresses, conditions and loops; each integer is computed once, in the outermost possible block.
 
-    Buffers, symbols and fragments come from ``bindings``. Symbols in ``tighter`` have closer bounds in this kernel than
-    they declare, such as a block id's with a known grid.
+    Buffers, symbols and fragments come from ``bindings``. ``tighter`` has symbols with closer bounds in this kernel than
+    they declare, such as block ids if the grid is known.
     """
 
     def __init__(self, target: Target, bindings: Bindings) -> None:
@@ -41,7 +41,7 @@ class IndexEmitter(Emitter):
     # ------------------------------------------------------------------------------------------- symbols
 
     def bind(self, symbol: Symbol, register: Register) -> None:
-        """Let a symbol be a register that has just been computed at the current place."""
+        """Bind a symbol to a register that has just been computed in the current block."""
         block = self.blocks[-1]
         block.settle()  # what depends on the symbol goes after its computation
         self._bound[symbol] = (register, block.depth)
@@ -52,31 +52,31 @@ class IndexEmitter(Emitter):
         return self._at(max(bound, default=0))
 
     def _at(self, depth: int) -> Block:
-        """The block of a depth; from inside a block that keeps its values to itself, as that one sees it."""
+        """Return the block at a depth; inside a block that does not share its new values, a view of it for that block."""
         return self.blocks[depth] if depth >= self._floor else Sunk(self.blocks[depth], self.blocks[self._floor])
 
     # ------------------------------------------------------------------------------------------- values
 
     def _fits(self, value: Int) -> bool:
-        """Whether a value is proved to fit 32 bits in this kernel."""
+        """Return whether a value is proved to fit in 32 bits in this kernel."""
         return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
 
     def value(self, value: Int, bits: int = 32) -> Register:
-        """A symbolic integer in a register of 64 bits, or of 32: a PtxError where it is not proved to fit those."""
+        """Return a register of 32 or 64 bits with an integer. Raises PtxError if it is not proved to fit in 32 bits."""
         if bits == 32 and not self._fits(value):
             raise PtxError(
-                f"the value {short_repr(value)} is not proved to fit 32 bits; its bounds are {short_repr(bounds_of(value))}: declare closer ones "
-                "for the scalars in it (upper=, lower=)"
+                f"the value {short_repr(value)} must fit in 32 bits, but its bounds are {short_repr(bounds_of(value))}: declare closer "
+                "bounds of its scalars (lower=, upper=)"
             )
         key, block = ("value", key_of(value), bits), self.home(symbols_of(value))
         return block.once(key, self._sum, block, value, bits, None)
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
-        """An integer as an operand: a number that is known stays one, what is symbolic is in a register."""
+        """Return an integer as an operand: a plain integer as it is, a symbolic one in a register."""
         return value if type(value) is int else self.value(value, bits)
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
-        """``total + value`` in a block's head, modulo ``2**bits``."""
+        """Compute ``total + value`` modulo ``2**bits`` in a block's head, and return its register."""
         for atom, coefficient in terms_of(value):
             total = self._term(block, atom, coefficient, bits, total)
         const = constant_of(value)
@@ -121,7 +121,7 @@ class IndexEmitter(Emitter):
         return block.once(("atom", atom, bits), compute)
 
     def _width(self, atom: Atom) -> int:
-        """The bits that hold an operation and its operands."""
+        """Return the width, 32 or 64 bits, in which an operation and its operands fit."""
         return 32 if all(map(self._fits, (*atom.operands, of_atom(atom)))) else 64
 
     def _one_instruction(self, block: Block, atom: Atom) -> Register:
@@ -142,25 +142,25 @@ class IndexEmitter(Emitter):
         return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
-        """An integer whose value matters, not its low bits alone: it is compared, divided, stored, counted.
+        """Return an integer whose exact value is needed and not only its low bits, for example to compare or divide it.
 
-        Raises PtxError where it may be past the 64 bits in which it is computed.
+        Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
-                f"the value {short_repr(value)} may be from {short_repr(lower)} to {short_repr(upper)}: past the 64 bits in which it is "
-                "computed; declare lower= and upper= of its scalars"
+                f"the value {short_repr(value)} must fit in the 64 bits in which it is computed, but its bounds are {short_repr(lower)} and "
+                f"{short_repr(upper)}: declare lower= and upper= of its scalars"
             )
         return value
 
     def lesser(
         self, type: str, left: Register, right: Register | int, *, greater: bool = False, block: Block | None = None
     ) -> Register:
-        """The lesser (or greater) of two integers of a type such as ``s32``; in a block's head, or at the current place.
+        """Return the minimum (or maximum) of two integers of a type such as ``s32``, computed in a block's head or the current block.
 
-        Of 32 bits by a comparison and a selection: a minimum of a minimum becomes one instruction of three operands on
-        sm_90, in which ptxas 13.0 and drivers of its time lose the sign of a second one that is negated (docs/design.md).
+        For 32 bits it is a comparison and a selection. ptxas 13.0 and drivers of its time combine two nested minima on sm_90
+        into one instruction with three operands and lose the sign of a negated second operand (docs/design.md).
         """
 
         def write(opcode: str, type: str, *operands: Operand) -> Register:
@@ -180,7 +180,7 @@ class IndexEmitter(Emitter):
         lower, blocks_below = bounds_of(dividend)[0], 0
         if by & (by - 1):  # only powers of two round toward minus infinity by themselves
             if lower is None:
-                raise PtxError(f"{atom}: the dividend has no lower bound and the divisor is not a power of two")
+                raise PtxError(f"{atom}: the divisor must be a power of two, because the dividend has no lower bound")
             blocks_below = max(0, -(lower // by))
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
         bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
@@ -200,17 +200,21 @@ class IndexEmitter(Emitter):
     def address(
         self, buffer: Buffer, offset_elems: Int = 0, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> Address:
-        """The address of an element: the part that varies in a register, computed once, the constant as immediate.
+        """Return the address of an element: a register, computed once, for the variable part, and an immediate for the constant.
 
-        The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the
-        register alone lies inside the buffer (``mapa`` looks at nothing else). Raises PtxError where the buffer has no
-        addresses, or is a shared buffer that the kernel does not declare.
+        The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the register
+        without the immediate is an address inside the buffer, as ``mapa`` needs it. Raises PtxError if the buffer has no
+        addresses, or if the kernel does not declare the shared buffer.
         """
         space = buffer.space
         if buffer.dtype.bits < 8:
-            raise PtxError(f"{buffer.name}: elements of {buffer.dtype.bits} bits have no address")
+            raise PtxError(
+                f"{buffer.name}: elements must be whole bytes to have an address, got {buffer.dtype.bits} bits"
+            )
         if space not in ("global", "shared"):
-            raise PtxError(f"the buffer {buffer.name} is in {space} memory, which has no addresses")
+            raise PtxError(
+                f"the buffer {buffer.name} must be in global or shared memory to have an address, got {space} memory"
+            )
         size, offset, before = buffer.dtype.bits // 8, offset_elems, buffer.storage_offset
         if swizzle is None and (before.__class__ is not int or before):
             offset = offset + before
@@ -223,7 +227,9 @@ class IndexEmitter(Emitter):
             const, terms = constant_of(offset), terms_of(offset)
         align, const = gcd(buffer.align_bytes, align_elems * size), const * size
         if not -(2**62) < const < 2**62:
-            raise PtxError(f"address: offset_elems {short_repr(offset_elems)} of {buffer.name} is past 62 bits")
+            raise PtxError(
+                f"address: offset_elems in {buffer.name} must fit in 62 bits, got {short_repr(offset_elems)}"
+            )
         immediate = const if -IMMEDIATE_REACH_BYTES <= const < IMMEDIATE_REACH_BYTES else 0
         if whole:
             lower, _ = bounds_of(sum_of(0, terms))
@@ -233,16 +239,16 @@ class IndexEmitter(Emitter):
         return Address(space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
-        """The :meth:`address` of a region of one element, such as one mbarrier; a PtxError for more, or memory without addresses."""
+        """Return the :meth:`address` of a region of one element, such as one mbarrier. Raises PtxError for more elements."""
         if region.size != 1:
-            raise PtxError(f"element: region is a Region of one element, not {short_repr(region)}")
+            raise PtxError(f"element: region must have exactly one element, got {short_repr(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
         return self.address(region.buffer, place.get("m", 0), whole=whole)
 
     def _base(self, buffer: Buffer, terms: tuple[Term, ...], const_bytes: int, immediate: int) -> Register:
-        """A buffer's start plus elements plus bytes: one sum for each depth of blocks, so that inner ones share what is outside.
+        """Return a buffer's start plus elements plus bytes, with one partial sum per depth of blocks, which inner blocks share.
 
-        The start is a 32-bit shared address or a 64-bit global pointer. The instruction adds ``immediate`` bytes beyond that.
+        The start is a 32-bit shared address or a 64-bit global pointer. The instruction then adds ``immediate`` bytes.
         """
         varying = sum_of(0, terms) * (buffer.dtype.bits // 8) + const_bytes
         start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
@@ -262,9 +268,9 @@ class IndexEmitter(Emitter):
         return total
 
     def _narrow_by(self, part: Expr, place: Int, buffer: Buffer) -> int:
-        """The common factor of a part of ``place`` whose multiples are below ``2**31`` where ``place`` is inside; else 0.
+        """Return the common factor of a part of ``place`` if its multiples are below ``2**31`` for places in bounds, else 0.
 
-        That depends on the rest of the place: a part that two places share may be narrow in one of them alone.
+        This depends on the rest of the place: a part that two places share may be narrow in only one of them.
         """
         factor = gcd(*(coefficient for _, coefficient in part.terms))
         lower, span_bytes = part.bounds[0], _span_bytes(buffer.memory)
@@ -274,7 +280,7 @@ class IndexEmitter(Emitter):
         return factor if least is not None and (span_bytes - min(least, 0)) // factor < 2**31 else 0
 
     def _plus(self, block: Block, start: Register, part: Expr, factor: int) -> Register:
-        """``start`` and a part of a place; of a 64-bit one that is narrow, a 32-bit index times its factor."""
+        """Return ``start`` plus a part of a place; a narrow part of 64 bits is computed as a 32-bit index times its factor."""
         if not factor:
             return self._sum(block, part, start.bits, start)
         index = Expr(0, tuple((atom, coefficient // factor) for atom, coefficient in part.terms))
@@ -285,7 +291,7 @@ class IndexEmitter(Emitter):
     # ------------------------------------------------------------------------------------------- control
 
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """A condition on integers in a predicate register; ``compare`` lowers one comparison whose operands are of another kind."""
+        """Return a predicate register with a condition; ``compare`` lowers comparisons of operands other than integers."""
         if condition.op in ("and", "or", "not"):
             parts = [self.predicate(part, compare) for part in (condition.left, condition.right) if part is not None]
             result = self.reg("pred")
@@ -304,10 +310,10 @@ class IndexEmitter(Emitter):
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
-        """What ``first`` writes for the threads whose predicate is true, what ``otherwise`` writes for the others.
+        """Write a branch: ``first`` for the threads whose predicate is true, ``otherwise`` for the others.
 
-        Both write through this builder. The first is the way that costs nothing but the branch: values that the other
-        needs are computed in its own block. With ``uniform`` the threads of a warp are known to agree.
+        Both write through this builder. For the first path the cost is only the branch, because values for the other path
+        are computed in its own block. ``uniform`` asserts that all threads of a warp agree.
         """
         branch, floor = "bra.uni" if uniform else "bra", self._floor
         label, end = self.new_label("inside"), self.new_label("endinside")
@@ -328,7 +334,7 @@ class IndexEmitter(Emitter):
 
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
-        """A rolled loop of ``count`` turns, ``index`` going from ``start`` up by 1; the assembler may ``unroll`` it (PTX ISA, "nounroll")."""
+        """Open a loop of ``count`` iterations, ``index`` from ``start`` up; with ``unroll`` the assembler may unroll it (PTX ISA, "nounroll")."""
         stop = start + count
         edges = [self.exact(start), self.exact(stop)]
         bits = 32 if all(map(self._fits, edges)) else 64
@@ -355,21 +361,21 @@ class IndexEmitter(Emitter):
 
 
 def _may_pass_64_bits(value: Int) -> bool:
-    """Whether the bounds of an integer do not fit 64 bits; an integer without bounds is taken to fit."""
+    """Return whether a bound of an integer exceeds 64 bits; an integer without bounds is assumed to fit."""
     lower, upper = bounds_of(value)
     return (lower is not None and lower < -(2**63)) or (upper is not None and upper >= 2**63)
 
 
 @lru_cache(maxsize=1024)
 def _swizzled_part(terms: tuple[Term, ...], swizzle: Swizzle | None) -> tuple[int, SwizzledTerms | None]:
-    """What divides the varying part of an offset and is not split by the swizzle, and that part under the swizzle."""
+    """Return a divisor of the variable part of an offset that the swizzle keeps, and the swizzled variable part."""
     divisor = divisor_of(sum_of(0, terms))
     return (divisor, None) if swizzle is None else (gcd(divisor, swizzle.chunk_elems), SwizzledTerms(terms, swizzle))
 
 
 @lru_cache(maxsize=64)
 def _span_bytes(memory: Memory) -> int | None:
-    """Most bytes that the memory of buffers can have; None where nothing is known."""
+    """Return the most bytes that a memory may have, or None if there is no bound."""
     _, most = bounds_of(memory.layout.reach())
     return None if most is None else -(-most * memory.dtype.bits // 8)
 
@@ -380,4 +386,4 @@ _LOWERED: dict[str, Callable[[IndexEmitter, Block, Atom], Register]] = {
     "*": IndexEmitter._product,
     "min": IndexEmitter._minimum,
 }
-"""Operations that take more than the one instruction of their row in :data:`~tilecopy_core.integers.expr.OPERATIONS`."""
+"""Operations that need more than the one instruction in their row of :data:`~tilecopy_core.integers.expr.OPERATIONS`."""

@@ -1,8 +1,8 @@
-"""The one table of instructions: what each needs of a target, and what its operands must be.
+"""The table of instructions: the requirements of each on a target, and the rules for its operands.
 
-``PtxBuilder.instr`` looks every instruction up here, emitted or inline, and the emulator every one that it is to run. The
-header's ``.version`` and ``.target`` follow from the needs, the builder's checks from the operands; the forms of the opcodes stand
-in ``opcodes.txt``, which says how they are written.
+``PtxBuilder.instr`` looks up every instruction here, emitted or inline, and so does the emulator. The requirements decide
+the header's ``.version`` and ``.target``, and the rules for operands are the builder's checks. The forms of the opcodes
+are in ``opcodes.txt``, whose first lines explain its notation.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["OpcodeForm", "Instruction", "Needs", "Place", "Role", "forms_of", "i
 
 @frozen
 class Needs:
-    """What an instruction needs of a module's header.
+    """A frozen record of an instruction's requirements on a module's header.
 
     Attributes:
         arch: the lowest architecture.
         version: the lowest PTX ISA version.
-        targets: where a plain target lacks the instruction, those one of which it needs: ``sm_90a`` is that target alone, ``sm_100f``
-            every one of its family from there on with suffix a or f.
-        known: whether the table has the instruction; a module with one that it lacks keeps the requested target.
+        targets: if targets without a suffix do not have the instruction, those that do: ``sm_90a`` means only this target, ``sm_100f``
+            also newer ones of its family with suffix a or f.
+        known: whether the table has the instruction; a module with an unknown instruction keeps the requested target.
     """
 
     arch: int = 75
@@ -41,7 +41,7 @@ class Needs:
     known: bool = True
 
     def met_by(self, target: Target) -> bool:
-        """Whether a target has the instruction (in a PTX ISA version that is high enough)."""
+        """Return whether a target has the instruction in some PTX ISA version."""
         if target.arch < self.arch:
             return False
         return not self.targets or any(target.is_or_follows(target_of(name)) for name in self.targets)
@@ -55,7 +55,7 @@ class Needs:
 
 @frozen
 class Number:
-    """An operand that is a number known when the instruction is written."""
+    """A frozen record of the rule for an operand that is a number."""
 
     what: str
     low: int
@@ -64,7 +64,7 @@ class Number:
     one_of: tuple[int, ...] = ()
 
     def why_not(self, value: object, size: int) -> str | None:
-        """Why a value cannot stand here, or None."""
+        """Return which rule a value breaks, or None."""
         if isinstance(value, Register):
             return None
         allowed = self.one_of or range(self.low, self.high + 1, self.multiple_of)
@@ -72,26 +72,26 @@ class Number:
             return None
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
         rule = f"one of {_either(self.one_of)}" if self.one_of else f"{self.low} to {self.high}{step}"
-        return f"{self.what} is {rule}, not {short_repr(value)}"
+        return f"{self.what} must be {rule}, got {short_repr(value)}"
 
 
 @frozen
 class Place:
-    """An operand that is an address in one of some spaces; ``align_bytes`` 0 asks for the size of the access."""
+    """A frozen record of the rule for an operand that is an address; ``align_bytes`` 0 means the size of the access."""
 
     what: str
     spaces: tuple[str, ...]
     align_bytes: int
 
     def why_not(self, value: object, size: int) -> str | None:
-        """Why a value cannot stand here, or None."""
+        """Return which rule a value breaks, or None."""
         if not isinstance(value, Address):
-            return f"{self.what} is an address, not {short_repr(value)}"
+            return f"{self.what} must be an address, got {short_repr(value)}"
         if value.space not in self.spaces:
-            return f"{self.what} lies in {_either(self.spaces)} memory, not in {value.space} as {value} does"
+            return f"{self.what} must be in {_either(self.spaces)} memory, got {value} in {value.space} memory"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
-            return f"{self.what} {value} is proved to be a multiple of {value.align_bytes} bytes, {short_repr(needed)} are needed"
+            return f"{self.what} {value} must be a multiple of {short_repr(needed)} bytes, but only {value.align_bytes} are proved"
         return None
 
 
@@ -104,7 +104,7 @@ Operand = Number | Place | None
 
 @frozen
 class Role:
-    """What an instruction does with an operand.
+    """A frozen record of what an instruction does with an operand.
 
     Attributes:
         reads, writes: the registers of the operand; of an address, the memory there, while its registers are read.
@@ -126,7 +126,7 @@ class Role:
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role that the table writes as ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
+        """Return the role for its notation in the table: ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
 
         The ``nbytes`` of an address are 1 where the opcode says how many.
         """
@@ -146,7 +146,7 @@ _VECTOR = pattern(r"v([248])")
 
 @frozen
 class Instruction:
-    """What an opcode needs, and its operands where they are checked (None: not).
+    """A frozen record of an opcode's requirements, and of the rules for its operands (None: no rule).
 
     Attributes:
         ways: what it needs; more than one where targets have it by different PTX ISA versions, older targets first.
@@ -162,15 +162,15 @@ class Instruction:
 
     @property
     def needs(self) -> Needs:
-        """What it needs on the oldest target that has it."""
+        """The requirements on the oldest target that has the instruction."""
         return self.ways[0]
 
     def needs_on(self, target: Target) -> Needs | None:
-        """What it needs on a target, or None where the target lacks it."""
+        """Return the requirements on a target, or None if the target does not have the instruction."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, values: Sequence[object]) -> None:
-        """Raise :class:`PtxError` for an operand that the ISA does not allow."""
+        """Raise :class:`PtxError` if an operand breaks its rule."""
         pairs = [(spec, value) for spec, value in zip(self.operands, values, strict=False) if spec is not None]
         size = next((v for spec, v in pairs if isinstance(spec, Number) and isinstance(v, int)), 1)
         for spec, value in pairs:
@@ -220,7 +220,7 @@ _OPERANDS: dict[str, tuple[Operand, ...]] = {
 """Start of an opcode -> its operands; the longest start counts."""
 
 NEWEST: Version = (9, 0)
-"""The PTX ISA version of a module with an instruction that the table does not have: the newest that the table knows of."""
+"""The requirements of an instruction that the table does not have: the newest PTX ISA version of the table."""
 
 _UNKNOWN = (Needs(version=NEWEST, known=False),)
 
@@ -244,24 +244,24 @@ _MODIFIERS = tuple(
         ("%current_graph_exec", r"\s.*%current_graph_exec", Needs(75, (8, 0))),
     )
 )
-"""What a modifier or an operand needs, whatever the form needs: a part of the text, which is faster to look for, and the whole pattern."""
+"""Requirements of modifiers and operands, each with a substring for a fast search and the whole pattern."""
 
 _VARYING = ("cp.async.c", "mbarrier.arrive", "min.", "max.")
-"""How opcodes begin whose operands stand in :data:`_MODIFIERS`."""
+"""Prefixes of opcodes whose operands are in :data:`_MODIFIERS`."""
 
 _GROUP = pattern(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 
 @frozen
 class OpcodeForm:
-    """A frozen record of one form of an opcode: its fixed start, and groups of parts, of which one must or may stand in the opcode."""
+    """A frozen record of one form of an opcode: its fixed start, and groups of parts, of which one must or may follow."""
 
     start: str
     groups: tuple[tuple[tuple[str, ...], bool], ...]
     needs: Needs
 
     def matches(self, opcode: str) -> bool:
-        """Whether an opcode is of this form as a whole."""
+        """Return whether an opcode has this form."""
         rest = opcode.removeprefix(self.start)
         if rest == opcode and self.start:
             return False
@@ -322,7 +322,7 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
 
 
 def _each(text: str) -> Iterator[str]:
-    """The forms that a text with ``[a|b]`` writes at once."""
+    """Return the forms that a text with ``[a|b]`` stands for."""
     before, bracket, rest = text.partition("[")
     if not bracket:
         yield text
@@ -343,7 +343,7 @@ def opcode_words() -> Collection[str]:
 
 @cache
 def forms_of(word: str) -> tuple[OpcodeForm, ...]:
-    """Return the forms of the opcodes that begin with a word, those of the oldest targets first."""
+    """Return the forms of opcodes that begin with a word, the ones for the oldest targets first."""
     parts, forms, _ = _read_table()
     opcode_forms = []
     for written, needs in forms.get(word, ()):
@@ -361,7 +361,7 @@ def forms_of(word: str) -> tuple[OpcodeForm, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def instruction_of(text: str) -> Instruction:
-    """What the table says of an instruction (its opcode, or its whole text without guard), its modifiers included."""
+    """Return the table's record of an instruction, given its opcode or its whole text without guard."""
     opcode = text.split(None, 1)[0] if text.strip() else ""
     ways = tuple(form.needs for form in forms_of(opcode.split(".")[0]) if form.matches(opcode)) or _UNKNOWN
     for part, modifier, more in _MODIFIERS:
@@ -374,7 +374,7 @@ def instruction_of(text: str) -> Instruction:
 
 
 def _roles_of(opcode: str) -> tuple[Role, ...]:
-    """What an opcode does with its operands: the row of its longest start, with the spaces and the bytes that the opcode names."""
+    """Return the roles of an opcode's operands: the row of its longest prefix, with the opcode's state spaces and widths."""
     roles, parts = _read_table()[2], opcode.split(".")
     starts = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     row: tuple[Role, ...] = next((roles[start] for start in starts if start in roles), ())
@@ -388,7 +388,7 @@ def _roles_of(opcode: str) -> tuple[Role, ...]:
 
 
 def _accessed_bytes(parts: Sequence[str]) -> int:
-    """Bytes of the last type that the parts of an opcode name, times the elements of its vector; 0 without a type."""
+    """Return the bytes of the last type in an opcode times the elements of its vector, or 0 without a type."""
     element = next(filter(None, map(_ELEMENT.fullmatch, reversed(parts))), None)
     vector = next(filter(None, map(_VECTOR.fullmatch, parts)), None)
     if element is None:
@@ -398,7 +398,7 @@ def _accessed_bytes(parts: Sequence[str]) -> int:
 
 
 def merge(left: Needs, right: Needs) -> Needs:
-    """What both need together, on a target that has both."""
+    """Return the requirements of both, on a target that has both."""
     return Needs(
         max(left.arch, right.arch),
         max(left.version, right.version),
@@ -409,7 +409,7 @@ def merge(left: Needs, right: Needs) -> Needs:
 
 @lru_cache(maxsize=1 << 14)
 def needs_on(target: Target, instruction: str) -> Needs:
-    """What an instruction needs on a target; raises TargetError where the target lacks it."""
+    """Return the requirements of an instruction on a target. Raises TargetError if the target does not have it."""
     table_row = instruction_of(instruction)
     needs = table_row.needs_on(target)
     if needs is None:
@@ -419,5 +419,5 @@ def needs_on(target: Target, instruction: str) -> Needs:
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
-    """What some instructions need together on a target that has them; nearly always those of an earlier kernel."""
+    """Return the requirements of several instructions together on a target that has them all, cached between kernels."""
     return reduce(merge, {needs_on(target, instruction) for instruction in instructions}, Needs())

@@ -1,4 +1,4 @@
-"""The lines of a kernel as records, which print as PTX; text that others wrote is taken apart into the same records."""
+"""Lines of PTX text as records, written by the builder or parsed from text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LineAccess:
     Attributes:
         address: the operand.
         space: the state space; "" for a generic address.
-        bytes: how many each thread accesses; None where the line does not say it.
+        bytes: the number of bytes that each thread accesses, or None if the line does not determine it.
         loads: whether the memory is read.
         stores: whether the memory is written.
     """
@@ -48,7 +48,7 @@ class LineAccess:
 
 @frozen(eq=False)
 class Line:
-    """One instruction.
+    """A frozen record of one instruction.
 
     Attributes:
         opcode: with all its modifiers.
@@ -66,17 +66,17 @@ class Line:
 
     @property
     def name(self) -> str:
-        """Return the opcode without its modifiers: ``ld`` for ``ld.global.b32``."""
+        """The opcode without its modifiers: ``ld`` for ``ld.global.b32``."""
         return self.opcode.partition(".")[0]
 
     @property
     def is_branch(self) -> bool:
-        """Return True for an instruction that goes on at a label."""
+        """True for an instruction that jumps to a label."""
         return self.name in ("bra", "brx")
 
     @property
     def roles(self) -> list[tuple[Any, Role]]:
-        """Return each operand with what the instruction does with it; [] where the table does not have the opcode."""
+        """The operands with their roles; [] if the table does not have the opcode."""
         roles = instruction_of(self.opcode).roles
         if self.operands and roles and roles[0].in_parentheses and not str(self.operands[0]).startswith("("):
             roles = roles[1:]
@@ -84,12 +84,12 @@ class Line:
 
     @property
     def names(self) -> list[str]:
-        """Return the names in its guard and operands, as :func:`names_in` reads them."""
+        """The names in its guard and operands, as of :func:`names_in`."""
         return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
 
     @property
     def results(self) -> list[Any]:
-        """Return the operands that it writes, or may write where the table does not have the opcode: all but addresses."""
+        """The operands that it writes; if the table does not have the opcode, all operands except addresses."""
         roles = self.roles
         if not roles:
             return [operand for operand in self.operands if not str(operand).startswith("[")]
@@ -97,12 +97,12 @@ class Line:
 
     @property
     def size(self) -> Any:
-        """Return the operand that is the number of bytes that it moves, as bulk copies have one; None for no such operand."""
+        """The operand with the number of bytes that a bulk copy moves, or None for other instructions."""
         return next((operand for operand, role in self.roles if role.kind == "size"), None)
 
     @property
     def accesses(self) -> list[LineAccess]:
-        """Return what it loads, stores and prefetches, in the order of its addresses; an mbarrier does not count."""
+        """Its loads, stores and prefetches in the order of its addresses, without accesses to mbarriers."""
         size = int(text) if (text := str(self.size)).isdecimal() else None
         return [
             LineAccess(
@@ -125,7 +125,7 @@ _TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
 
 @frozen(eq=False)
 class Label:
-    """A place that branches go to."""
+    """A frozen record of a label."""
 
     name: str
     statement: int = 0
@@ -136,7 +136,7 @@ class Label:
 
 @frozen(eq=False)
 class Text:
-    """A line of text as it is; ``loose`` where it has instructions of others."""
+    """A frozen record of a line of text; ``loose`` if its instructions were not written by the builder."""
 
     text: str
     statement: int = 0
@@ -150,10 +150,10 @@ AnyLine: TypeAlias = Line | Label | Text
 
 
 def parse_lines(text: str) -> Iterator[Line | Label | str]:
-    """The instructions and labels of text without its comments, and what else stands there as it is.
+    """Yield the instructions and labels of text without comments, and everything else as text.
 
-    That is the braces of blocks, directives, and a statement without its end. A brace opens or closes a block where a
-    statement may begin; inside one it belongs to a vector operand.
+    The latter are braces of blocks, directives, and an incomplete statement. A brace where a statement may begin opens or
+    closes a block; a brace inside a statement belongs to a vector operand.
     """
     for match in _STATEMENT.findall(_COMMENTS.sub(" ", text)):
         statement = " ".join(match.split())
@@ -170,7 +170,7 @@ def parse_lines(text: str) -> Iterator[Line | Label | str]:
 
 
 def _split(text: str) -> list[str]:
-    """Operands, apart at the commas that are in no brackets."""
+    """Return operands, split at the commas outside of brackets."""
     operands: list[str] = []
     depth = 0
     for piece in text.split(",") if text else ():
@@ -183,12 +183,12 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the names of the registers of an operand; of text, those of everything in it. The builder's own text has none."""
+    """Return the names of registers in an operand, or all names in an operand that is text; the builder's own text has none."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 
 def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
-    """Yield the instructions of text, each with the number of its line; one that spans several lines is left out."""
+    """Yield the instructions of text with their line numbers, without instructions that span several lines."""
     for number, line in enumerate(text.split("\n"), 1):
         yield from ((number, part) for part in parse_lines(line) if isinstance(part, Line))
 

@@ -1,4 +1,4 @@
-"""What instructions work on: typed virtual registers, addresses, and accesses of one round."""
+"""Operands of instructions: typed virtual registers, addresses, and masked accesses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..errors import PtxError, short_repr
 from ..errors.records import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
-"""Register types and their width."""
+"""Register type -> its width in bits."""
 
 STEM = {"pred": "p", "b16": "rs", "b32": "r", "b64": "rd", "f32": "f", "f64": "fd"}
-"""Register types and what names of theirs have between mark and number."""
+"""Register type -> the part of a register's name between mark and number."""
 
 
 @frozen(eq=False, repr=False)
 class Register:
-    """A virtual register of a type of :data:`TYPE_BITS`, ``bits`` wide, with the name that PTX has for it."""
+    """A frozen record of a virtual register: its type in :data:`TYPE_BITS`, its name in PTX, and its width ``bits``."""
 
     type: str
     name: str
@@ -32,22 +32,22 @@ class Register:
 
 @lru_cache(maxsize=4096)
 def register_of(type: str, stem: str, number: int) -> Register:
-    """A register by the parts of its name: a copy has a hundred, which the next kernel has too."""
+    """Return a register for the parts of its name, cached, because kernels use the same names."""
     return Register(type, f"{stem}{number}")
 
 
 class Written(str):
-    """An operand that is text of our own making, such as a label: it names no register."""
+    """An operand that is text without names of registers, such as a label."""
 
     __slots__ = ()
 
 
 @frozen(eq=False)
 class Vector:
-    """The registers of an access, in order, as one operand.
+    """A frozen record of an operand of several registers in order.
 
-    ``text`` is how the ISA writes them: in braces, one alone without. ``bits`` is what they hold together; 0 where not
-    all have 32 bits, or 64.
+    ``text`` is the operand in PTX: registers in braces, a single register without. ``bits`` is their total width, or 0 unless
+    all have 32 bits or all have 64.
     """
 
     registers: tuple[Register, ...]
@@ -60,7 +60,7 @@ class Vector:
 
 @lru_cache(maxsize=4096)
 def vector_of(registers: tuple[Register, ...]) -> Vector:
-    """Some registers as one operand; nearly always some of an earlier kernel's."""
+    """Return registers as one operand, cached between kernels."""
     widths, names = {register.bits for register in registers}, [register.name for register in registers]
     text = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
     return Vector(registers, text, len(names) * widths.pop() if widths in ({32}, {64}) else 0)
@@ -68,10 +68,10 @@ def vector_of(registers: tuple[Register, ...]) -> Vector:
 
 @frozen(repr=False)
 class Address:
-    """``[base + offset_bytes]`` in the state space ``global``, ``shared``, ``shared::cluster`` or ``param``.
+    """A frozen record of an address ``[base + offset_bytes]`` in ``global``, ``shared``, ``shared::cluster`` or ``param``.
 
-    The base is a register, or the name of a variable; the offset is the immediate. ``align_bytes`` is what their sum is
-    proved to be a multiple of.
+    The base is a register, or the name of a variable; the offset is the immediate. Their sum is proved to be a multiple of
+    ``align_bytes``.
     """
 
     space: str
@@ -81,7 +81,7 @@ class Address:
 
     def __attrs_post_init__(self) -> None:
         if not -(2**31) <= self.offset_bytes < 2**31:
-            raise PtxError(f"offset_bytes of an Address must fit 32 bits, got {short_repr(self.offset_bytes)}")
+            raise PtxError(f"Address: offset_bytes must fit in 32 bits, got {short_repr(self.offset_bytes)}")
 
     def __repr__(self) -> str:
         base = self.base.name if type(self.base) is Register else self.base
@@ -93,7 +93,7 @@ class Address:
 
 @frozen(repr=False)
 class TensorPlace:
-    """``[map, {c0, c1, ..}]``: a box of a tensor map, by the coordinates of its first element, innermost first.
+    """A frozen record of the operand ``[map, {c0, c1, ..}]``: a tensor map and coordinates, the innermost first.
 
     The register ``map`` holds the generic address of the map. The coordinates, one per dimension and 1 to 5 of them, are
     registers of 32 bits or numbers.
@@ -104,10 +104,10 @@ class TensorPlace:
 
     def __attrs_post_init__(self) -> None:
         if self.map.bits != 64:
-            raise PtxError(f"map of a TensorPlace must be a register of 64 bits, got {self.map} of {self.map.bits}")
+            raise PtxError(f"TensorPlace: map must be a 64-bit register, got {self.map} of {self.map.bits} bits")
         if not 1 <= len(self.coordinates) <= 5 or not all(map(_is_coordinate, self.coordinates)):
             raise PtxError(
-                f"coordinates of a TensorPlace must be 1 to 5 registers or numbers of 32 bits, got {short_repr(self.coordinates)}"
+                f"TensorPlace: coordinates must be 1 to 5 registers or integers of 32 bits, got {short_repr(self.coordinates)}"
             )
 
     def __repr__(self) -> str:
@@ -121,15 +121,15 @@ def _is_coordinate(value: object) -> bool:
 
 
 Operand: TypeAlias = Register | Address | TensorPlace | Vector | int | str
-"""An operand of an instruction: what has registers, a number, or text."""
+"""An operand of an instruction."""
 
 
 @frozen
 class Access:
-    """One access of a round: where, by which threads, and what stands for bytes that are not there.
+    """A frozen record of a masked access: its address, a predicate, and a fill value for the other threads.
 
-    The predicate is true in the threads that access; None where all do. A thread without access loads the 32-bit word
-    or words of ``fill`` instead (repeated); where that is None, its registers stay.
+    Threads whose predicate is true access memory; None means all threads. In a load, the other threads get the repeated
+    32-bit words of ``fill``; if it is None, their registers keep their values.
     """
 
     address: Address
@@ -138,5 +138,5 @@ class Access:
 
 
 def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """The access by the threads of a mask that is not False; True stands for all of them."""
+    """Return the access for the threads of a mask, which is a predicate register or True for all threads."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address

@@ -153,7 +153,7 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.instr("cp.async.bulk.prefetch.L2.global", a, 16), ("global",)),
         (lambda p, a: p.instr("cp.async.bulk.wait_group", -1), (2147483647,)),
         (lambda p, a: p.element(HELD[0:2]), ("s",)),
-        (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), ("addresses",)),
+        (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), ("r", "local")),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), ("kernel",)),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), ("zzz",)),
         (lambda p, a: p.instr("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", a, 16), (16,)),
