@@ -71,11 +71,7 @@ def launch_anywhere(
 
 
 def move_on_host(
-    plan: Callable[[int, int], Planned],
-    sides: tuple[StridedMemory, StridedMemory],
-    source: Any,
-    destination: Any,
-    stream: None,
+    plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
 ) -> Any:
     """Move NumPy arrays, which have the bytes ``sides`` from their first elements, on the emulator."""
     _demand("source", source, sides[0])

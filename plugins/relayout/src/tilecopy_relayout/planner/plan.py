@@ -97,12 +97,11 @@ class RelayoutPlan:
         """
         plan = partial(_aligned, self.spec, str(self.kernel.target))
         if executor == "emulator":
-            return partial(move_on_host, plan, self.spec.sides)
-        return (
-            partial(launch_anywhere, cache(partial(DeviceLauncher, plan)))
-            if gpus is None
-            else DeviceLauncher(plan, gpus)
-        )
+            return lambda source, destination, _: move_on_host(plan, self.spec.sides, source, destination)
+        if gpus is not None:
+            return DeviceLauncher(plan, gpus)
+        launchers = cache(partial(DeviceLauncher, plan))
+        return lambda source, destination, stream: launch_anywhere(launchers, source, destination, stream)
 
 
 def plan_relayout(
