@@ -186,7 +186,7 @@ class Expansion:
         for name, body in self.shared.items():
             if name in self._reachable(name):
                 raise UnsupportedPtxError(
-                    f"the function {name} may call itself; recursion is not supported", body.function.line
+                    f"the function {name} may call itself; recursive calls are not supported", body.function.line
                 )
         for body, draft in backs:
             operands = body.register, Braces(tuple(body.sites))
@@ -602,7 +602,7 @@ class Expansion:
             )
             c.fail(f"'{text}': {why}", start.line)
         if name in self.calls:
-            c.fail(f"'{text}': recursion is not supported", start.line)
+            c.fail(f"'{text}': recursive calls are not supported", start.line)
         if function is not None and not _takes(function, len(arguments), len(results)):
             c.fail(
                 f"'{text}': {name} must have {len(function.parameters)} arguments and {len(function.results)} results",
