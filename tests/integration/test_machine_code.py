@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from tilecopy.assemblers import available_assemblers
-
-sys.path[:0] = [str(Path(__file__).parents[2] / "tests" / "benchmarks")]
+from tilecopy_test_helpers.machine_code import cuobjdump
 
 Local = dict[str, dict[str, int]]
 
@@ -46,8 +45,6 @@ def test_no_kernel_has_more_local_memory_than_by_ptxas(local: Local) -> None:
 @pytest.mark.parametrize("name", ["gemm_tma", "attention_tma"])
 def test_wgmma_waits_for_registers_as_often_as_by_ptxas(local: Local, folder: Path, name: str) -> None:
     """Where the compiler cannot keep several wgmma in flight, it fences each one: WARPGROUP.ARRIVE."""
-    from count_instructions import cuobjdump
-
     tool = cuobjdump()
     if tool is None:
         pytest.skip("cuobjdump is not installed: pip install nvidia-cuda-cuobjdump")

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,12 +20,9 @@ from tilecopy.assemblers import assemble
 from tilecopy.kernel.instructions import SYNC
 from tilecopy_emulator import run_ptx
 from tilecopy_emulator.memory.tensor_maps import tensor_map
-from tilecopy_test_helpers import byte_arrays, drawn_exports, exported, host_bytes
+from tilecopy_test_helpers import byte_arrays, drawn_exports, exported, host_bytes, machine_code
 from tilecopy_test_helpers.cuda_cpp import compiled, run_on_gpu
 from tilecopy_test_helpers.mentions import mentions
-
-sys.path[:0] = [str(Path(__file__).parents[3] / "tests" / "benchmarks")]
-import count_instructions
 
 # ------------------------------------------------------------------------------------------------------- cost
 
@@ -45,7 +41,7 @@ def ptxas_of_pypi(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ptxas_of_pypi")
 @pytest.mark.parametrize("name", exported.PAIRS)
 def test_an_exported_copy_costs_what_our_own_kernel_costs(name: str) -> None:
-    tool = count_instructions.cuobjdump()
+    tool = machine_code.cuobjdump()
     if tool is None:
         pytest.skip("no cuobjdump: pip install nvidia-cuda-cuobjdump")
     pair = exported.PAIRS[name]()
@@ -58,7 +54,7 @@ def test_an_exported_copy_costs_what_our_own_kernel_costs(name: str) -> None:
         (pair.ours.ptx, text.replace(".maxntid", ".reqntid")),
     ):
         cubins = [assemble(ptx, "sm_90a", "ptxas") for ptx in (ours, theirs)]
-        instructions = [count_instructions.count(cubin, tool) for cubin in cubins]
+        instructions = [machine_code.count(cubin, tool) for cubin in cubins]
         registers = [exported.registers(cubin, tool) for cubin in cubins]
         print(f"{name}: instructions {instructions}, registers {registers} (ours, exported)")
         assert instructions[1] <= instructions[0] + 2 and registers[1] <= registers[0] + 2

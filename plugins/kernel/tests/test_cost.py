@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from math import prod
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,146 +13,14 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy import S, TileLayout, laneid
-from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_cli.commands import tilecopy as command
 from tilecopy_emulator import EmulatorExecutor, run_ptx
+from tilecopy_test_helpers.costed_kernels import KERNELS, swizzled
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.programs import round_trip
 
 from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
 
-sys.path.append(str(Path(__file__).parents[3] / "tests" / "benchmarks"))
-import bench_cost
-
 COUNTED = {"global_sectors": "sectors", "shared_wavefronts": "wavefronts"}
-
-
-def swizzled(mode: Any, dtype: str, shape: tuple[int, ...]) -> tc.Layout:
-    return tc.SwizzledLayout(tc.swizzle(mode, dtype), TileLayout(S[shape]))
-
-
-def fragments(dtype: str, layout: tc.Layout | None, rows: int = 4) -> tc.BuiltKernel:
-    """Rows of a tile through shared memory into a warp's registers and out, some of them to other registers first."""
-    k = tc.KernelBuilder("fragments", threads=32)
-    a, b = k.param("A", (rows * 32, 16), dtype), k.param("B", (rows * 32, 16), dtype)
-    at = slice(k.block_id() * 32, k.block_id() * 32 + 32)
-    tile = k.shared((32, 16), dtype, layout=layout, name="tile")
-    held = k.local((32, 16), dtype, layout=TileLayout(S[(32, 16) : (1 @ laneid, 1)]), name="held")
-    turned = k.local((32, 16), dtype, layout=TileLayout(S[(32, 4, 4) : (1 @ laneid, 1, 4)]), name="turned")
-    k.warp.copy(tile[:, :], a[at, :])
-    k.warp_sync()
-    k.warp.copy(held[:, :], tile[:, :])
-    k.warp.copy(turned[:, :], held[:, :])
-    k.warp.copy(b[at, :], turned[:, :])
-    return k.build(target="sm_90", grid=rows)
-
-
-def engines(load: str, store: str, layout: tc.Layout | None, dtype: str = "float16") -> tc.BuiltKernel:
-    """Tiles in and out by one thread and an engine."""
-    k = tc.KernelBuilder("engines", threads=64)
-    a, b = k.param("A", (256, 128), dtype), k.param("B", (256, 128), dtype)
-    tile = k.shared((64, 64), dtype, layout=layout, name="tile", align_bytes=1024)
-    full, block = k.mbarrier("full"), k.block_id("x")
-    box = slice(block // 2 * 64, block // 2 * 64 + 64), slice(block % 2 * 64, block % 2 * 64 + 64)
-    with k.if_(k.thread_id() == 0):
-        full.init(1)
-        k.fence_mbarrier_init()
-        full.arrive_expect_tx(64 * 64 * tc.dtype_of(dtype).bytes)
-        k.thread.copy_async(tile[:, :], a[box], mbar=full[0], variant=load)
-        full.wait(0)
-        k.thread.copy_async(b[box], tile[:, :], variant=store)
-        k.bulk_commit()
-        k.bulk_wait(0)
-    return k.build(target="sm_90a", grid=8)
-
-
-def exchange() -> tc.BuiltKernel:
-    """Two CTAs send each other a tile."""
-    k = tc.KernelBuilder("exchange", threads=64)
-    a, b = k.param("A", (4 * 64, 32), "float32"), k.param("B", (4 * 64, 32), "float32")
-    rows = slice(k.block_id() * 64, k.block_id() * 64 + 64)
-    own, other = k.shared((64, 32), "float32", name="own"), k.shared((64, 32), "float32", name="other")
-    full = k.mbarrier("full")
-    with k.if_(k.thread_id() == 0):
-        full.init(1)
-        k.fence_mbarrier_init()
-        full.arrive_expect_tx(64 * 32 * 4)
-    k.cta.copy(own[:, :], a[rows, :])
-    k.fence_proxy_async()
-    k.cluster_sync()
-    with k.if_(k.thread_id() == 0):
-        k.thread.copy_async(other[:, :], own[:, :], mbar=full, remote_cta_id=1 - k.cluster_rank())
-    full.wait(0)
-    k.cta.copy(b[rows, :], other[:, :])
-    k.cluster_sync()
-    return k.build(target="sm_90a", grid=4, cluster=2)
-
-
-def tiles(
-    variant: str, tile: tuple[int, int], *, op: str = "copy", dtype: str = "float16", threads: int = 96, **how: Any
-) -> tc.BuiltKernel:
-    """Tiles of counts that need not divide, in by one variant and out by ragged."""
-    k = tc.KernelBuilder("tiles", threads=threads)
-    a, b = k.param("A", (4 * tile[0], 256), dtype), k.param("B", (4 * tile[0], 256), dtype)
-    staging = k.shared(tile, dtype, name="tile")
-    box = slice(k.block_id() * tile[0], k.block_id() * tile[0] + tile[0]), slice(0, tile[1])
-    getattr(k.cta, op)(staging[:, :], a[box], variant=variant, **how)
-    if op == "copy_async":
-        k.cp_async_commit()
-        k.cp_async_wait(0)
-    k.cta_sync()
-    k.cta.copy(b[box], staging[:, :], variant="ragged")
-    return k.build(target="sm_80", grid=4)
-
-
-def warps() -> tc.BuiltKernel:
-    """Each warp of a CTA moves a tile of its own."""
-    k = tc.KernelBuilder("warps", threads=96)
-    a, b = k.param("A", (4 * 96, 16), "float16"), k.param("B", (4 * 96, 16), "float16")
-    tiles = k.shared((3, 32, 16), "float16", name="tiles")
-    first = k.block_id() * 96 + k.warp_id() * 32
-    k.warp.copy(tiles[k.warp_id()], a[first : first + 32, :])
-    k.warp_sync()
-    k.warp.copy(b[first : first + 32, :], tiles[k.warp_id()])
-    return k.build(target="sm_90", grid=4)
-
-
-def matrices(shape: tuple[int, int], dtype: str, fragment: TileLayout, target: str) -> tc.BuiltKernel:
-    """A fragment of tensor cores, stored the other way round in shared memory."""
-    k = tc.KernelBuilder("matrices", threads=32)
-    a, b = k.param("A", shape[::-1], dtype), k.param("B", shape, dtype)
-    tile = k.shared(shape[::-1], dtype, name="tile")
-    held = k.local(shape, dtype, layout=fragment, name="held")
-    k.warp.copy(tile[:, :], a[:, :])
-    k.warp_sync()
-    k.warp.copy(held[:, :], tile.T[:, :], variant="ldmatrix")
-    k.warp.copy(b[:, :], held[:, :])
-    return k.build(target=target, grid=1)
-
-
-KERNELS = {
-    "warps": warps,
-    "ldmatrix": lambda: matrices((16, 16), "float16", tc.mma_fragment("m16n8k16", "A", "float16"), "sm_90"),
-    "ldmatrix of bytes": lambda: matrices((16, 32), "int8", tc.mma_fragment("m16n8k32", "A", "int8"), "sm_100a"),
-    "gmem_smem": lambda: round_trip((128, 256), (32, 64), "float16"),
-    "one byte": lambda: round_trip((128, 256), (32, 64), "uint8", layout=TileLayout(S[(32, 64) : (1, 32)])),
-    "padded": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (65, 1)])),
-    "columns": lambda: round_trip((128, 256), (32, 64), "float32", layout=TileLayout(S[(32, 64) : (1, 32)])),
-    "swizzled": lambda: round_trip((128, 256), (32, 64), "float16", layout=swizzled("128B", "float16", (32, 64))),
-    "rolled": lambda: round_trip(
-        (256, 128), (128, 128), "float32", threads=32, layout=TileLayout(S[(128, 128) : (129, 1)])
-    ),
-    "reg, regperm": lambda: fragments("float32", None),
-    "reg, padded": lambda: fragments("float16", TileLayout(S[(32, 16) : (24, 1)])),
-    "tma": lambda: engines("tma", "tma_store", swizzled("128B", "float16", (64, 64))),
-    "bulk": lambda: engines("bulk", "bulk_store", None),
-    "tma of words": lambda: engines("tma", "tma_store", None, "float32"),
-    "dsmem": exchange,
-    "ldgsts": lambda: tiles("ldgsts", (24, 64), op="copy_async"),
-    "ragged": lambda: tiles("ragged", (7, 51)),
-    "ragged_async": lambda: tiles("ragged_async", (9, 100), op="copy_async"),
-    "ragged bytes": lambda: tiles("ragged", (5, 37), dtype="uint8"),
-}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -215,126 +81,6 @@ def test_instructions_are_those_that_run(name: str) -> None:
     found = sum(report.instructions.values()) - (sum(first.instructions.values()) if first else 0)
     assert not cost.upper_bound
     assert cost.instructions == found - cost.threads * (2 if waits else 1), (str(cost), report.instructions, text)
-
-
-@pytest.mark.parametrize("number", [3, 35, 45, 60, 80])
-def test_the_benchmark_copies_every_tile(number: int) -> None:
-    """Small, on the emulator: what a load brings is stored, so that it can be compared."""
-    case = bench_cost.drawn()[number]
-    found = bench_cost.ways(case, 1, whole=True)
-    assert len({tiling for tiling, *_ in found}) == bench_cost.TILINGS
-    rng = np.random.default_rng(number)
-    for tiling, variant, kernel, costs in found:
-        a, b = (np.zeros(prod(p.shape[:1]) * p.strides[0], p.dtype.numpy()) for p in kernel.arrays)
-        a[:] = rng.integers(1, 100, a.shape)
-        source, target = (
-            np.lib.stride_tricks.as_strided(x, p.shape, [s * x.itemsize for s in p.strides])
-            for x, p in zip((a, b), kernel.arrays)
-        )
-        kernel(source, target, executor="emulator")
-        covered = target[target != 0]
-        assert covered.nbytes == bench_cost.moved_bytes(case, tiling, kernel), (case.name, variant, tiling)
-        if case.direction == "store":
-            warps = source.shape[0] // tiling.rows
-            assert (
-                np.array_equal(np.sort(covered), np.sort(np.tile(source.reshape(-1), covered.size // source.size)))
-                and warps
-            )
-        else:
-            assert np.array_equal(covered, source[target != 0])
-        assert bench_cost.cycles_a_byte(costs) > 0
-
-
-def test_the_order_of_costs_is_held_against_times() -> None:
-    """Ranks of the benchmark: a model that is right has 1, one that is wrong way round -1."""
-    cost = tc.cost(KERNELS["gmem_smem"]().plans[0])
-    rows = [
-        {
-            "seed": 0,
-            "copy": n,
-            "seconds": scale * cost.cycles * (1 + t),
-            "bytes": cost.nbytes,
-            "costs": [bench_cost.attrs.asdict(cost) | {"merged_wavefronts": int(100 * cost.cycles * (1 + t))}],
-        }
-        for n, scale in enumerate((1.0, 2.0))
-        for t in (0.0, 1.0, 2.0, 4.0)
-    ]
-    found = bench_cost.summary(rows)
-    assert found["cheapest_within_3_percent"] == 1 and found["spearman_of_pairs"] > 0.99
-    for row in rows:
-        row["seconds"] = 1 / row["seconds"]
-    assert bench_cost.summary(rows)["spearman_of_pairs"] < -0.99
-
-
-def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that was made with dearer pieces of bulk copies leads to dearer ones."""
-    monkeypatch.setattr(bench_cost.model, "PATH_MODELS", dict(bench_cost.model.PATH_MODELS))
-    for name in bench_cost.WEIGHTS:
-        monkeypatch.setattr(bench_cost.model, name, getattr(bench_cost.model, name))
-    costs = [tc.cost(engines("bulk", "bulk_store", None).plans[0]), tc.cost(KERNELS["gmem_smem"]().plans[0])]
-    costs += [tc.cost(KERNELS["columns"]().plans[0])]
-    times = [100 * costs[0].cycles, costs[1].cycles, costs[2].cycles]
-    rows = [
-        {
-            "seed": 0,
-            "copy": 0,
-            "name": "",
-            "variant": cost.variant,
-            "tiling": [],
-            "seconds": time,
-            "bytes": cost.nbytes,
-            "costs": [bench_cost.attrs.asdict(cost)],
-        }
-        for cost, time in zip(costs, times, strict=True)
-    ]
-    before = bench_cost.summary(rows)
-    weights = bench_cost.fitted(rows)
-    after = bench_cost.summary(rows)
-    assert weights["bulk load.piece"] > 5 or before["spearman_of_pairs"] == 1
-    assert after["spearman_of_pairs"] >= before["spearman_of_pairs"] and after["cheapest_within_3_percent"] == 1
-    assert len(bench_cost.worst(rows)) == 1
-
-
-TABLE = Path(__file__).parents[3] / "tests" / "data" / "costs_h200.json.gz"
-"""200 drawn copies of each of three seeds by all their ways, as an H200 took them."""
-
-
-@pytest.fixture(scope="module")
-def measured() -> list[dict[str, Any]]:
-    return bench_cost.read(TABLE)
-
-
-@pytest.mark.parametrize(
-    ("seed", "odd", "near", "spearman"),
-    [
-        (2026, 0, 0.945, 0.955),
-        (2026, 1, 0.945, 0.940),
-        (7, 0, 0.935, 0.960),
-        (7, 1, 0.955, 0.948),
-        (11, 0, 0.935, 0.945),
-        (11, 1, 0.925, 0.955),
-    ],
-)
-def test_the_order_of_costs_is_that_of_an_h200(
-    measured: list[dict[str, Any]], seed: int, odd: int, near: float, spearman: float
-) -> None:
-    """What the weights reach today, which are fitted to the even copies of seeds 2026 and 7; some that rank worse fail."""
-    found = bench_cost.summary([row for row in measured if row["seed"] == seed and row["copy"] % 2 == odd])
-    assert found["copies"] == 100
-    assert found["cheapest_within_3_percent"] >= near and found["spearman_of_pairs"] >= spearman
-
-
-def test_the_table_has_the_counts_of_today(measured: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Where texts or counts change, `bench_cost.py --summary TABLE --recount --table TABLE` brings it up to date."""
-    some = [(2026, 0), (2026, 31), (2026, 42), (2026, 84), (2026, 93), (2026, 180), (7, 38), (7, 115), (7, 162)]
-    rows = [row for row in measured if (row["seed"], row["copy"]) in some]
-    for row, again in zip(rows, bench_cost.recounted(rows), strict=True):
-        for cost, new in zip(row["costs"], again["costs"], strict=True):
-            assert cost == new | {name: list(new[name]) for name in ("access_bytes", "not_counted")}, (row["name"], row)
-    numbers = {copy: sum(copy[0] == other[0] for other in some[:at]) for at, copy in enumerate(some)}
-    renumbered = [row | {"copy": numbers[row["seed"], row["copy"]]} for row in rows]
-    bench_cost.write(tmp_path / "some.json.gz", renumbered, "an H200")
-    assert bench_cost.read(tmp_path / "some.json.gz") == renumbered
 
 
 # --------------------------------------------------------------------------------------------- what is counted how
@@ -800,15 +546,3 @@ def test_what_is_better_is_named_when_asked() -> None:
     said = plan.explain()
     assert "better: bulk needs 5 instructions in all instead of 1,123; to use it, pass variant='bulk'" in said
     assert len(said.splitlines()) <= 10
-
-
-@pytest.mark.parametrize("size", [4, 8, 16])
-def test_relayout_counts_alike(size: int) -> None:
-    """Its planner has counts of its own, for a single warp and in less time."""
-    from tilecopy_relayout.planner.cost import _conflicts, _sectors
-
-    rng = np.random.default_rng(size)
-    for spread in (64, 512, 1 << 14):
-        lanes = [int(each) * size for each in rng.integers(0, spread, 32)]
-        assert _sectors(lanes, size) == distinct_sectors(0, lanes, size)
-        assert _conflicts(lanes, size) == distinct_wavefronts(np.zeros(32), np.arange(32), lanes, size)

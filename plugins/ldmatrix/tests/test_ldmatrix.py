@@ -494,6 +494,7 @@ def test_an_instruction_fills_neighbouring_registers() -> None:
     )
 
 
+@pytest.mark.skipif(not EXAMPLES.exists(), reason="the repository's examples are not here")
 def test_the_example_moves_accumulators_to_an_operand_across_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "accumulator_to_operand.py"), run_name="__main__")
     said = capsys.readouterr().out.splitlines()

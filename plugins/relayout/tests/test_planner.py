@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilecopy import RequestError
+from tilecopy.costs import distinct_sectors, distinct_wavefronts
 from tilecopy_emulator import EmulatorExecutor
 from tilecopy_relayout import plan_relayout, relayout
 from tilecopy_relayout.planner import cost as model
 from tilecopy_relayout.planner import tilings
 from tilecopy_relayout.planner.candidates import candidates, orders
-from tilecopy_relayout.planner.cost import cost_of
+from tilecopy_relayout.planner.cost import _conflicts, _sectors, cost_of
 from tilecopy_relayout.planner.kernels import build
 from tilecopy_relayout.planner.plan import choose
 from tilecopy_relayout.planner.problem import Problem, problem_of
@@ -346,3 +347,13 @@ def test_a_copied_plan_moves_the_same(again: Any) -> None:
     source, result = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((8, 4), np.float32)
     copied.bind("emulator")(source, result, None)
     assert np.array_equal(result, source.T)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_counts_of_one_warp_are_those_of_the_cost_model(size: int) -> None:
+    """Its planner has counts of its own, for a single warp and in less time."""
+    rng = np.random.default_rng(size)
+    for spread in (64, 512, 1 << 14):
+        lanes = [int(each) * size for each in rng.integers(0, spread, 32)]
+        assert _sectors(lanes, size) == distinct_sectors(0, lanes, size)
+        assert _conflicts(lanes, size) == distinct_wavefronts(np.zeros(32), np.arange(32), lanes, size)
