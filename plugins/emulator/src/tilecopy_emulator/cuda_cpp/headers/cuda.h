@@ -1,4 +1,4 @@
-// What kernels use of the driver's header; NVRTC refuses the host functions of the real one.
+// The part of the driver's header that kernels use; NVRTC cannot compile the host functions of the original.
 #pragma once
 typedef struct alignas(64) CUtensorMap_st {
   unsigned long long opaque[16];

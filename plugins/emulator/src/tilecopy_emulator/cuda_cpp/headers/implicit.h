@@ -1,4 +1,4 @@
-// What nvcc's implicit <cuda_runtime.h> and the C library give every .cu file, and NVRTC does not.
+// Names that nvcc's implicit <cuda_runtime.h> and the C library define in every .cu file, but NVRTC does not.
 #pragma once
 #include <cuda/std/cfloat>
 #include <cuda/std/climits>

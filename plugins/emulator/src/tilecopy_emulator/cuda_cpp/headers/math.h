@@ -1,4 +1,4 @@
-// The macros of <math.h>; NVRTC knows its functions.
+// The macros of <math.h>; its functions are built into NVRTC.
 #pragma once
 #ifndef INFINITY
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
