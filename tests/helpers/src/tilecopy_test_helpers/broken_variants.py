@@ -698,7 +698,7 @@ FAULTS = (
     # what the hooks answer, over one design
     Fault("predicate raises at symbolic starts", "gmem_smem", predicate=literal),
     Fault("predicate alternates", "gmem_smem", predicate=alternates),
-    Fault("predicate is slow", "gmem_smem", predicate=dear),
+    Fault("predicate is slow", "gmem_smem", predicate=dear, by="hooks"),
     Fault("predicate prints", "gmem_smem", predicate=chatty),
     Fault("predicate reads the environment", "gmem_smem", predicate=curious),
     Fault("predicate declines with one word", "gmem_smem", predicate=monosyllabic),
@@ -732,8 +732,8 @@ FAULTS = (
     Fault(
         "claims a pair that it cannot copy", "reg", record=lambda r: evolve(r, spaces=(*r.spaces, ("shared", "shared")))
     ),
-    Fault("claims an older architecture", "ldgsts", record=records(features=())),
-    Fault("claims edges and ignores them", "gmem_smem", partition=without_edge),
+    Fault("claims an older architecture", "ldgsts", record=records(features=()), by="results"),
+    Fault("claims edges and ignores them", "gmem_smem", partition=without_edge, by="results"),
     Fault("completion is undeclared", "ldgsts", record=records(completion="undeclared")),
     Fault("completion is a word without steps", "ldgsts", record=records(completion="in_due_time")),
     Fault("completion of cp.async is a barrier", "ldgsts", record=records(completion="barrier")),
@@ -743,6 +743,7 @@ FAULTS = (
         "claims architectures without tensor memory",
         "tcgen05_cp",
         record=records(features=("sm_90",)),
+        by="results",
     ),
     # gmem_smem
     Fault("last round is missing", "gmem_smem", partition=fewer_rounds),
@@ -757,16 +758,16 @@ FAULTS = (
     Fault("every thread does the first one's part", "gmem_smem", builder={"thread_index": first_thread}),
     Fault("the first thread alone copies", "gmem_smem", emit=first_thread_alone),
     Fault("everything is copied twice", "gmem_smem", emit=twice),
-    Fault("a vector more is read", "gmem_smem", builder={"load": reads_on("global")}),
+    Fault("a vector more is read", "gmem_smem", builder={"load": reads_on("global")}, by="results"),
     Fault("a vector more of shared memory is read", "gmem_smem", builder={"load": reads_on("shared")}),
-    Fault("edge is one off", "gmem_smem", partition=edge_one_off),
-    Fault("fill is zero whatever is asked", "gmem_smem", emit=fills((0,))),
-    Fault("keep fills", "gmem_smem", emit=keeps_nothing),
+    Fault("edge is one off", "gmem_smem", partition=edge_one_off, by="results"),
+    Fault("fill is zero whatever is asked", "gmem_smem", emit=fills((0,)), by="results"),
+    Fault("keep fills", "gmem_smem", emit=keeps_nothing, by="results"),
     # ldgsts
     Fault("it waits itself", "ldgsts", emit=COMMIT_AND_WAIT, by="steps"),
     Fault("it copies through registers", "ldgsts", emit=by_registers, by="steps"),
     Fault("half of each vector is copied", "ldgsts", builder={"cp_async": half_of_cp_async}),
-    Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}),
+    Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}, by="results"),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
     Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
@@ -779,7 +780,12 @@ FAULTS = (
         by="partitions",
         examples=200,
     ),
-    Fault("guards are forgotten", "ragged", partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p),
+    Fault(
+        "guards are forgotten",
+        "ragged",
+        partition=lambda r, p: evolve(p, guards=()) if hasattr(p, "guards") else p,
+        by="partitions",
+    ),
     Fault(
         "last element of a fragment is forgotten",
         "ragged",
@@ -804,19 +810,25 @@ FAULTS = (
     Fault("chunks are 16 bytes short", "dsmem", builder={"bulk_copy_to_cluster": half_chunk}),
     Fault("it always sends to rank 0", "dsmem", builder=rank(lambda rank: 0)),
     Fault("the barrier is somewhere else", "dsmem", builder={"bulk_copy_to_cluster": own_barrier}),
-    Fault("variables of the destination are forgotten", "dsmem", partition=side("dst", without_variables)),
+    Fault(
+        "variables of the destination are forgotten", "dsmem", partition=side("dst", without_variables), by="partitions"
+    ),
     Fault("swizzle of a run is forgotten", "dsmem", partition=side("dst", without_swizzle)),
     Fault("it reads an option that nobody declares", "dsmem", predicate=undeclared_option),
     Fault("it needs an option that it calls optional", "dsmem", record=optional("remote_cta_id"), by="options"),
     # tcgen05_cp
-    Fault("an atom is missing", "tcgen05_cp", partition=atoms(lambda found: found[:-1] or found)),
+    Fault("an atom is missing", "tcgen05_cp", partition=atoms(lambda found: found[:-1] or found), by="results"),
     Fault(
-        "atoms go to one column", "tcgen05_cp", partition=atoms(lambda found: tuple(evolve(a, column=0) for a in found))
+        "atoms go to one column",
+        "tcgen05_cp",
+        partition=atoms(lambda found: tuple(evolve(a, column=0) for a in found)),
+        by="results",
     ),
     Fault(
         "atoms come from one place",
         "tcgen05_cp",
         partition=atoms(lambda found: tuple(evolve(a, step_16_bytes=0) for a in found)),
+        by="results",
     ),
     Fault("atoms are copied twice", "tcgen05_cp", partition=atoms(lambda found: (*found, found[-1]))),
     Fault("descriptor has no swizzle", "tcgen05_cp", partition=descriptor(swizzle=lambda code: 0)),
@@ -833,6 +845,7 @@ FAULTS = (
         builder={
             "store": lambda ptx, at, bits, values, **more: ptx.store(at, 8 if bits == 16 else bits, values, **more)
         },
+        by="results",
     ),
     # bulk_store, of a third party
     Fault("bulk store waits itself", "bulk_store", emit=BULK_WAIT, by="steps"),
