@@ -12,7 +12,7 @@ The test of a name replaces one argument at a time, defaults included, then each
 asserts:
 
 - The call succeeds or raises a TilecopyError. What an object of the caller raises may pass through.
-- The work is bounded: calls are counted (``MAX_EVENTS``), and memory is limited (``MAX_BYTES``).
+- The work is bounded: calls are counted (``MAX_CALLS``), and memory is limited (``MAX_BYTES``).
 - A call that raises has written nothing: its arrays and all files are as before. A HazardError is exempt, because the kernel
   already runs.
 

@@ -6,23 +6,22 @@ import inspect
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import tilecopy as tc
+from tilecopy_test_helpers.bounded_work import TooMuchWork, at_most
 from tilecopy_test_helpers.fuzz_objects import Objects
 
 from tilecopy_core.plugin import short_repr
 
 from .odd_values import CallersError, odd_values
 
-MAX_EVENTS = 1_000_000
+MAX_CALLS = 1_000_000
 """Calls and returns that one call may make: several times as many as any needs."""
 MAX_BYTES = 1 << 30
 """Memory that one call may allocate."""
@@ -30,33 +29,20 @@ HANG_SECONDS = 120
 """Ends a loop that calls nothing; a call takes milliseconds."""
 
 
-class UnboundedWork(BaseException):
-    """Raised in a call that does not end; no `except Exception` stops it."""
-
-
 def _hang(*_: object) -> None:
-    raise UnboundedWork(f"it ran for {HANG_SECONDS} s")
+    raise TooMuchWork(f"it ran for {HANG_SECONDS} s")
 
 
 def outcome(call: Callable[[], Any]) -> BaseException | None:
     """Return what a call raised, within bounded work."""
-    events = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal events
-        events += 1
-        if events > MAX_EVENTS:
-            raise UnboundedWork(f"it made {MAX_EVENTS} calls")
-
     previous = signal.signal(signal.SIGALRM, _hang)
     signal.alarm(HANG_SECONDS)
-    sys.setprofile(count)
     try:
-        use(call())
-    except (Exception, UnboundedWork) as error:
+        with at_most(MAX_CALLS):
+            use(call())
+    except (Exception, TooMuchWork) as error:
         return error
     finally:
-        sys.setprofile(None)
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
     return None
