@@ -292,6 +292,9 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
             _own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry
         )
     except NoVariantError:
+        installed = registry.table()
+        if demanded and all(installed.plugin_named(name) for name in demanded):
+            raise  # all of them declined; a package installed since then is not among them
         if not registry.refresh():
             raise
         return dispatch(request, variant, registry)

@@ -215,6 +215,28 @@ def test_the_metadata_of_packages_are_read_once_for_all_groups(
     assert sources() == [("one", "acme-one 1.0"), ("two", "acme-two 1.0")]
 
 
+def test_a_copy_that_an_installed_variant_declines_by_name_reads_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparisons and explanations ask one variant after the other."""
+    k = tc.KernelBuilder("k", threads=32)
+    source, tile = k.param("A", (32, 8), "float32"), k.shared((32, 8), "float32")
+    searches: list[object] = []
+
+    class Counting:
+        find_spec = staticmethod(lambda *_: None)
+        find_distributions = staticmethod(lambda context=None: searches.append(context) or [])
+
+    def declined(variant: str) -> None:
+        with pytest.raises(tc.NoVariantError):
+            tc.plan(tile[:, :], source[:, :], scope=tc.cta(32), target="sm_90", variant=variant)
+
+    declined("dsmem")
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Counting])
+    declined("dsmem")
+    assert not searches
+    declined("late_copy")
+    assert searches
+
+
 LATE = """
 from tilecopy import Accept, Decline, Variant, hookimpl
 variant = Variant("late_copy", "copy", 99, "a test", (("global", "shared"),))
