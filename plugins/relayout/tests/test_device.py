@@ -235,7 +235,7 @@ def test_what_is_refused_on_a_device(machine: fake_gpu.Machine, watched: Watched
         (lambda shape, dtype: np.empty(shape, dtype), ("host", "GPU 0")),
         (
             lambda shape, dtype: fake_gpu.ndarray(np.broadcast_to(np.empty(shape[1:], dtype), shape)),
-            ("overlaps itself",),
+            ("strides",),
         ),
     ],
     ids=["narrower", "dtype", "shape", "GPU", "host", "strides"],

@@ -48,7 +48,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a b c -> b a c"),
             tc.RequestError,
-            "axes: pattern 'a b c -> b a c': its left side has 3 dimensions, the array has 2: (4, 6)",
+            "axes: pattern 'a b c -> b a c': its left side has 3 dimensions, but the array has 2: (4, 6)",
         ),
         (
             lambda: run("a b -> b a", a=5),
@@ -69,7 +69,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), p=3),
             tc.RequestError,
-            "'p': a permutation takes no axis lengths, got axes (1, 0): omit them, or pass a pattern",
+            "axis lengths need a pattern, got 'p' with axes (1, 0): omit them, or pass a pattern",
         ),
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),
@@ -79,7 +79,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), out=np.zeros((4, 6), np.float32)),
             tc.RequestError,
-            "out must have shape (6, 4), the result of an array of (4, 6), got (4, 6)",
+            "out must have shape (6, 4), the shape of the result for an array of (4, 6), got (4, 6)",
         ),
         (
             lambda: run((1, 0), out=np.zeros((6, 4), np.int32)),

@@ -1,4 +1,4 @@
-"""``relayout``: the first call of a kind checks everything; later calls only look it up and launch."""
+"""The functions ``relayout`` and ``relayout_shards``. The first call of a kind checks its arguments; later calls only launch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def relayout(
     placements: Sequence[Any] | None = None,
     **sizes: int,
 ) -> Any:
-    """Permute, split and merge the dimensions of an array, into new memory. Bits are moved, never computed on.
+    """Permute, split and merge the dimensions of an array into new memory. Elements are copied bit by bit.
 
     Args:
-        array: of torch, CuPy, JAX, NumPy or Dask; any strides, any element type of whole bytes. A torch tensor may require a
+        array: an array of torch, CuPy, JAX, NumPy or Dask, with any strides and any element type of whole bytes. A torch tensor may require a
             gradient, and ``torch.compile`` may compile the call.
         axes: a permutation as in ``numpy.transpose`` (for each dimension of the result, the number of the array's dimension), or a
             pattern as in einops, such as ``"b (h p) w -> b h w p"``.
@@ -45,14 +45,14 @@ def relayout(
         executor: ``"cuda"`` or ``"emulator"``. By default host arrays go through a GPU if there is one, else to the emulator.
         placements: for a DTensor of torch, the placement of the result on each dimension of the mesh. By default it stays split
             as it is. On one mesh dimension it may be split along another dimension: :func:`relayout_shards` exchanges the parts.
-        sizes: extents of names in the pattern: ``p=4``.
+        sizes: lengths of axes of the pattern, for example ``p=4``.
 
     Returns:
         ``out``, or the new array. It never shares memory with ``array``, even if no element changes place.
 
     Raises:
         RequestError: an argument is invalid; the message names it and the rule.
-        LaunchError: ``stream`` is none, or the driver refuses the launch.
+        LaunchError: ``stream`` is not a stream, or the driver rejects the launch.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
@@ -69,7 +69,7 @@ def relayout(
     call = RelayoutCall(array, axes, out, stream, device, executor, sizes)
     module, name = type(array).__module__, type(array).__name__
     if name == "DTensor" and module.startswith("torch."):
-        from .distributed.dtensors import relayout_dtensor  # torch.compile, which traces this, knows no locks
+        from .distributed.dtensors import relayout_dtensor  # no lock, because torch.compile cannot trace one
 
         return relayout_dtensor(call, placements)
     if placements is not None:
@@ -101,22 +101,22 @@ def relayout_shards(
     differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_shard_dim``.
 
     Args:
-        x: a torch tensor of the CPU or a GPU: this rank's part of the array, any strides, any element type of whole bytes. It may require
-            a gradient. In a function that ``torch.compile`` compiles, all parts must be equal.
-        axes: as :func:`relayout` takes them, for the whole array.
+        x: a torch tensor on the CPU or a GPU: this rank's part of the array, with any strides and any element type of whole bytes. It may
+            require a gradient. In a function that ``torch.compile`` compiles, all parts must have the same size.
+        axes: the axes of the whole array, as in :func:`relayout`.
         shard_dim: the dimension of ``x`` along which the array is divided, in the order of the ranks.
         out_shard_dim: the dimension of the result along which the result is divided.
         group: a process group; by default the group of all ranks.
         out: a tensor for this rank's part of the result, any strides. Its extent along ``out_shard_dim`` is free, but the extents of all ranks
             must add up to the result's. All ranks pass one, or none. If it is symmetric memory on every rank, it is written directly.
-        sizes: extents of names in the pattern, for the whole array.
+        sizes: lengths of axes of the pattern, for the whole array.
 
     Returns:
         ``out``, or a new C-contiguous tensor.
 
     Raises:
         RequestError: the ranks disagree, or the arguments of a rank are invalid. The error is the same on every rank, and no data moved.
-        LaunchError: a rank does not come within the group's timeout, or the driver refuses.
+        LaunchError: a rank does not make the call within the group's timeout, or the driver rejects the launch.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
@@ -124,6 +124,6 @@ def relayout_shards(
             f"x must be a torch tensor (the shard of this process of torch.distributed), got {short_repr(x)}: in JAX, use "
             "jax.lax.all_to_all inside jax.shard_map, or jax.device_put(y, sharding) after the permutation"
         )
-    from .distributed.exchange import ShardsCall, relayout_part  # torch.compile, which traces this, knows no locks
+    from .distributed.exchange import ShardsCall, relayout_part  # no lock, because torch.compile cannot trace one
 
     return relayout_part(ShardsCall(axes, sizes, shard_dim, out_shard_dim), x, group, out)

@@ -1,7 +1,7 @@
-"""Reads ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``, and applies it to a shape.
+"""The parser of ``axes``, a permutation or a pattern such as ``"b (h p) w -> b h w p"``.
 
 Patterns are those of einops without repeats and reductions. They have names, ``1``, ``...`` and parentheses. Parentheses split a
-dimension on the left and merge dimensions on the right. The first name in them changes slowest.
+dimension on the left and merge dimensions on the right. The first name in parentheses is the slowest.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from .validation import PERMUTATION, integers_of, normalize, sizes_of
 _TOKENS = r"->|\.\.\.|[^\W\d]\w*|\d+|\S"
 _ELLIPSIS = "..."
 TAKEN = ("array", "axes", "out", "stream", "device", "executor", "placements")
-"""Arguments of relayout, which can give no size to a name of a pattern: ``out=`` is the array for the result."""
+"""Parameters of relayout, which cannot be the length of an axis: ``out=`` is the array for the result."""
 _POINTED = 200
-"""Characters of a pattern that a message repeats, with a mark under the place."""
+"""The longest pattern that a message repeats with a mark under the place of the error."""
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
-    """Apply ``axes`` to an array's shape.
+    """Return the rearrangement that ``axes`` defines for an array's shape.
 
     Args:
         axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
-        shape: of the source.
-        sizes: extents of names of the pattern.
+        shape: the shape of the source.
+        sizes: lengths of axes of the pattern.
     """
     numbers = _numbers(axes) if isinstance(axes, str) else None
     if numbers is None and isinstance(axes, str):
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"{', '.join(map(repr, sizes))}: a permutation takes no axis lengths, got axes {short_repr(axes)}: omit them, or pass a pattern"
+            f"axis lengths need a pattern, got {', '.join(map(repr, sizes))} with axes {short_repr(axes)}: omit them, or pass a pattern"
         )
     order = _permutation(axes, numbers, shape)
     return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
@@ -73,7 +73,7 @@ def _numbers(text: str) -> list[int] | None:
 
 @frozen
 class Term:
-    """A name or ``...`` of a pattern, or another token, and the character at which it begins."""
+    """A frozen record of a token of a pattern, such as a name or ``...``, and the index of its first character."""
 
     text: str
     at: int
@@ -81,12 +81,12 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """One dimension of a side: the terms that it splits into or merges.
+    """A frozen record of one dimension in a pattern: the terms that it splits into or merges.
 
     Attributes:
-        terms: in order, slowest first; none for ``1``.
-        at: the character at which it begins.
-        parentheses: whether it was written in parentheses.
+        terms: the terms, slowest first; none for ``1``.
+        at: the index of its first character.
+        parentheses: True if it is written in parentheses.
     """
 
     terms: tuple[Term, ...]
@@ -95,18 +95,18 @@ class DimensionTerms:
 
     @property
     def is_ellipsis(self) -> bool:
-        """True if it stands for several dimensions."""
+        """True if it is ``...``, which represents several dimensions."""
         return not self.parentheses and [term.text for term in self.terms] == [_ELLIPSIS]
 
 
 @frozen
 class Pattern:
-    """A pattern as it is written.
+    """A frozen record of a parsed pattern.
 
     Attributes:
-        text: as given.
-        left: dimensions of the source.
-        right: dimensions of the destination.
+        text: the text of the pattern.
+        left: the dimensions of the source.
+        right: the dimensions of the destination.
     """
 
     text: str
@@ -114,12 +114,12 @@ class Pattern:
     right: tuple[DimensionTerms, ...]
 
     def error(self, at: int, message: str) -> NoReturn:
-        """Refuse the pattern, pointing at a character."""
+        """Raise RequestError with the pattern and a mark under a character."""
         pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
         raise RequestError(f"axes: pattern {short_repr(self.text)}: {message}{pointer}")
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
-        """Apply the pattern to an array's shape."""
+        """Return the rearrangement that the pattern defines for an array's shape."""
         known = sizes_of(sizes, partial(self.error, 0))
         names = {term.text for group in self.left for term in group.terms} - {_ELLIPSIS}
         for name, size in known.items():
@@ -130,7 +130,7 @@ class Pattern:
         named = len(self.left) - len(dots)
         if rank < named or (rank > named and not dots):
             least = "at least " if dots else ""
-            self.error(0, f"its left side has {least}{named} dimensions, the array has {rank}: {tuple(shape)}")
+            self.error(0, f"its left side has {least}{named} dimensions, but the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
         left, right = list(_expanded(self.left, spread)), list(_expanded(self.right, spread))
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
@@ -139,12 +139,12 @@ class Pattern:
         return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
 
     def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
-        """Return the extents that a dimension of the source splits into. Sizes that follow are added to ``known``."""
+        """Return the extents that a dimension of the source splits into, and add a length that follows from them to ``known``."""
         terms = group.terms
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = [term.text for term in open_terms]
-            message = f"the lengths of {' and '.join(names)} cannot both follow from {extent}: pass all but one"
+            message = f"the lengths of {' and '.join(names)} cannot be inferred from {extent}: pass all but one"
             if taken := [name for name in names if name in TAKEN]:
                 message += f"; {taken[0]!r} is a parameter of relayout and cannot name an axis: rename the axis"
             self.error(open_terms[0].at, message)
@@ -170,13 +170,13 @@ def _expanded(side: Sequence[DimensionTerms], spread: Sequence[str]) -> Iterator
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Pattern:
-    """Read a pattern."""
+    """Parse a pattern."""
     tokens = [Term(normalize(match[0]), match.start()) for match in re.finditer(_TOKENS, text)]
     whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
     if len(arrows) != 1:
         at = tokens[arrows[1]].at if arrows else len(text)
-        whole.error(at, "a pattern must have one '->'; a permutation is numbers with commas")
+        whole.error(at, "a pattern must have one '->', and a permutation must be numbers separated by commas")
     sides = tokens[: arrows[0]], tokens[arrows[0] + 1 :]
     pattern = Pattern(text, _side(whole, sides[0]), _side(whole, sides[1]))
     _check(pattern)
@@ -205,9 +205,9 @@ def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...
                 inside += terms
         elif token.text.isdigit():
             number = short_repr(token.text).strip("'")
-            pattern.error(token.at, f"the number {number} must be an axis: name it, and pass its length as a keyword")
+            pattern.error(token.at, f"an axis must be a name, got {number}: name it, and pass its length as a keyword")
         else:
-            pattern.error(token.at, f"{token.text!r} must be a name, '1', '...' or a parenthesis")
+            pattern.error(token.at, f"a term must be a name, '1', '...' or a parenthesis, got {token.text!r}")
     if opened is not None:
         pattern.error(opened.at, "'(' was never closed")
     return tuple(groups)
@@ -218,7 +218,7 @@ def _is_one(text: str) -> bool:
 
 
 def _check(pattern: Pattern) -> None:
-    """Check that each name appears once on both sides."""
+    """Check that each name appears once on each side."""
     sides: list[dict[str, Term]] = []
     for groups in (pattern.left, pattern.right):
         seen: dict[str, Term] = {}
@@ -231,7 +231,7 @@ def _check(pattern: Pattern) -> None:
     for group in pattern.left:
         for term in group.terms:
             if term.text == _ELLIPSIS and group.parentheses:
-                pattern.error(term.at, "'...' cannot be split off a dimension on the left")
+                pattern.error(term.at, "'...' must not be in parentheses on the left")
     for name, term in right.items():
         if name not in left:
             pattern.error(term.at, f"axis {name!r} is not on the left; only '1' can be a new dimension")

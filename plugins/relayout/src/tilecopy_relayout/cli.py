@@ -1,4 +1,4 @@
-"""The command ``tilecopy relayout``."""
+"""The command ``tilecopy relayout``, which permutes the dimensions of an array file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _UNITS = {"": 1} | {
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes, such as ``4GiB``."""
+    """The option type of a number of bytes, such as ``4GiB``."""
 
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number, which is at least 1."""
+        """Return the number of bytes, at least 1."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
@@ -38,7 +38,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
 
 class AxisLength(click.ParamType):  # type: ignore[type-arg]
-    """``NAME=LENGTH``."""
+    """The option type of an axis length, ``NAME=LENGTH``."""
 
     name = "name=length"
 
@@ -76,8 +76,8 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
 def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Result:
     """Permute, split and merge the dimensions of an array file, and verify it.
 
-    SOURCE is a .npy file of any rank, shape, dtype and memory order. It is mapped into memory and moved in pieces, so that
-    neither memory nor the GPU needs to hold it. DESTINATION is written only after every chunk has been verified against NumPy.
+    SOURCE is a .npy file of any rank, shape, dtype and memory order. It is moved in pieces, so it may be larger than the
+    memory and the GPU. DESTINATION is written only after every piece has been verified against NumPy.
 
     \b
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
@@ -85,7 +85,7 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
     """
     if len(dict(sizes)) < len(sizes):
         raise click.BadParameter(
-            f"an axis must have one length, got {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
+            f"each axis must have one length, got {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
         )
     with progress_bar("bytes") as progress:
         outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)
@@ -100,5 +100,5 @@ def _text(outcome: FileReport, axes: str, destination: Path) -> str:
         f"{outcome.dtype}{list(outcome.shape)} by {axes} to {list(outcome.result_shape)}, {outcome.bytes} bytes, "
         f"{pieces}, {outcome.target}"
     )
-    wall = f"with reading, verification and writing {outcome.wall_seconds:.3f} s: {outcome.wall_gb_per_s:.4g} GB/s"
+    wall = f"took {outcome.wall_seconds:.3f} s with reading, verification and writing: {outcome.wall_gb_per_s:.4g} GB/s"
     return wrap_text(head) + transfer_text(outcome, destination, wall)

@@ -1,4 +1,4 @@
-"""A rearrangement of an array's dimensions, as numbers: what splits, in which order it goes on, and what merges."""
+"""A rearrangement of an array's dimensions: how they split, their new order, and how they merge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rearrangement:
 
     @property
     def merge_extents(self) -> tuple[tuple[int, ...], ...]:
-        """For each dimension of the destination, the extents that it joins."""
+        """For each dimension of the destination, the extents that it merges."""
         extents = iter([self.extents[index] for index in self.order])
         return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
 
@@ -39,21 +39,21 @@ class Rearrangement:
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides of the split dimensions, in the source's order, from those of the source."""
+        """Return the strides of the split dimensions in the source, in the source's order, from the source's strides."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides of the split dimensions, in the source's order, from those of the destination."""
+        """Return the strides of the split dimensions in the destination, in the source's order, from its strides."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """Return the rearrangement as a pattern with all its sizes; ``batch`` names a further first dimension on both sides."""
+        """Return a pattern and its axis lengths; ``batch`` is the name of an additional first dimension on both sides."""
         left, right, sizes = self._sides()
         return f"{batch} {left} -> {batch} {right}", sizes
 
     def inverse(self) -> tuple[str, dict[str, int]]:
-        """Return the pattern and sizes of the inverse."""
+        """Return the pattern and the axis lengths of the inverse."""
         left, right, sizes = self._sides()
         return f"{right} -> {left}", sizes
 
@@ -65,7 +65,7 @@ class Rearrangement:
 
 
 def _split_strides(groups: Sequence[tuple[int, ...]], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of dimensions that a dimension splits into: the last keeps its stride."""
+    """Return the strides of split dimensions; the last part of a dimension has its stride."""
     return tuple(
         stride * prod(group[index + 1 :])
         for group, stride in zip(groups, strides, strict=True)

@@ -1,1 +1,1 @@
-"""The arrays of all frameworks: address, extents, strides and device of one, and how each framework makes a result."""
+"""Arrays of all frameworks: readers of their address, shape, strides and device, and functions that create results."""

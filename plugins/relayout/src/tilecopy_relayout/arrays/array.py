@@ -1,4 +1,4 @@
-"""The facts of an array of any framework: address, extents, strides, element size, device."""
+"""The reader of arrays of any framework: address, shape, strides, element size and device."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tilecopy_core.plugin import frozen
 from .frameworks import Framework, framework_of
 
 _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"})
-"""Elements that JAX and others pack on a device; NumPy gives each a byte of its own."""
+"""Element types that JAX and others pack on a device; in NumPy each element has a whole byte."""
 
 
 @frozen(eq=False)
 class SideArray:
-    """One side of a relayout.
+    """A frozen record of the array on one side of a relayout.
 
     Attributes:
         owner: the array itself.
         framework: the framework of the array.
         pointer: address of element [0, ..., 0].
         shape: extents.
-        strides_bytes: of each dimension, of any sign.
-        dtype: the framework's own.
+        strides_bytes: stride of each dimension, positive or negative.
+        dtype: the framework's dtype.
         itemsize: bytes of an element.
         device: the GPU's number, or None for host memory.
-        readonly: whether it may not be written.
+        readonly: True if it must not be written.
         keeps: another object that keeps its memory alive.
-        stream: returns its framework's current stream of that GPU; None if there is none.
+        stream: a function that returns the framework's current stream on that GPU, or None.
     """
 
     owner: Any
@@ -51,16 +51,16 @@ class SideArray:
 
     @property
     def memory(self) -> StridedMemory:
-        """The bytes that it covers."""
+        """The bytes that the array occupies."""
         return StridedMemory(self.pointer, self.shape, self.strides_bytes, self.itemsize)
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The location of the array, for messages."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
-        """Return its host memory as a NumPy array of words with a side's extents and strides; ``self`` keeps it alive."""
+        """Return a NumPy array of words on the host memory, with the shape and strides of a side; ``self`` keeps it alive."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(side.shape, dtype, memory, self.pointer - low, side.strides_bytes)
@@ -68,11 +68,11 @@ class SideArray:
 
 
 def array_of(where: str, argument: Any) -> SideArray:
-    """Read the facts of an array.
+    """Return the record of an array.
 
     Args:
         where: the argument's name, for messages.
-        argument: of NumPy, torch, CuPy, JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
+        argument: an array of NumPy, torch, CuPy or JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
     """
     kind: Any = type(argument)
     framework = framework_of(kind)
@@ -101,7 +101,7 @@ def array_of(where: str, argument: Any) -> SideArray:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return a name by which dtypes of different frameworks compare: ``float16``, ``bfloat16``, ``>f4``."""
+    """Return the name of a dtype, which is equal for equal dtypes of different frameworks: ``float16``, ``>f4``."""
     if isinstance(dtype, np.dtype):
         return dtype.name if dtype.isnative and dtype.fields is None else str(dtype)
     return str(dtype).rsplit(".", 1)[-1]
@@ -110,7 +110,9 @@ def dtype_name(dtype: Any) -> str:
 def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
     if is_masked(array):
         instead = "a.data, and set the mask of the result" if where == "out" else "a.filled(value)"
-        raise RequestError(f"{where} must not be a masked array, because the mask would not be moved: pass {instead}")
+        raise RequestError(
+            f"{where} must not be a masked array, because relayout does not move the mask: pass {instead}"
+        )
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where} must have elements of plain bytes, got dtype {array.dtype}")
     return SideArray(

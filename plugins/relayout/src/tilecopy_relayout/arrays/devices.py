@@ -1,4 +1,4 @@
-"""Several GPUs: the choice of the GPU that launches, and the waits if array and result are on two GPUs."""
+"""The choice of the GPU that launches, and the synchronization if array and result are on two GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .array import SideArray
 
 @frozen
 class DevicePlacement:
-    """The numbers of the GPUs of a relayout.
+    """A frozen record of the GPUs of a relayout, by number.
 
     Attributes:
         launching: the GPU that runs the kernel.
@@ -30,7 +30,7 @@ class DevicePlacement:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
-        """Return the GPUs of two arrays. The first array's GPU launches, unless ``device`` or (for two GPUs) a stream names the other one."""
+        """Return the GPUs of two arrays. The source's GPU launches, unless ``device`` or the stream is of the other GPU."""
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
@@ -43,14 +43,14 @@ class DevicePlacement:
 
 @frozen(eq=False)
 class CrossDeviceSync:
-    """The current streams of the frameworks of two arrays on two GPUs.
+    """A frozen record of the frameworks' current streams on the two GPUs of a relayout.
 
     Attributes:
         device: the GPU that launches.
-        current: reads its stream.
+        current: a function that returns its stream.
         other: the other GPU.
-        other_current: reads its stream.
-        why_not: the reason why they cannot wait for each other, or "".
+        other_current: a function that returns its stream.
+        why_not: the reason why the streams cannot wait for each other, or "".
     """
 
     device: int
@@ -61,15 +61,15 @@ class CrossDeviceSync:
 
     @classmethod
     def of(cls, source: SideArray, destination: SideArray, launching: int) -> CrossDeviceSync | None:
-        """Return the record for two arrays and the one of their GPUs that launches; None if both are on one GPU."""
+        """Return the record for two arrays and the GPU that launches, or None if both arrays are on one GPU."""
         if source.device == destination.device:
             return None
         why_not = ""
         for name, side in (("array", source), ("out", destination)):
             if not side.framework.has_streams:
                 why_not = (
-                    f"{name} is a {type(side.owner).__name__}, which has no current stream, and the array is {source.place} but out "
-                    f"{destination.place}: pass stream=, and order the work on both GPUs"
+                    f"stream= is required, because the array is {source.place}, out is {destination.place}, and {name} is a "
+                    f"{type(side.owner).__name__}, which has no current stream: pass it, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
         assert here.device is not None
@@ -95,5 +95,5 @@ class CrossDeviceSync:
 
 
 def driver() -> Any:
-    """Return the executor's driver."""
+    """Return the driver of the executor ``cuda``."""
     return get_executor("cuda").driver  # type: ignore[attr-defined]

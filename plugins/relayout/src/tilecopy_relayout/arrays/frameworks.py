@@ -1,4 +1,4 @@
-"""The differences between NumPy, torch, CuPy and JAX: how a result is made, and which arrays may be written."""
+"""Classes for NumPy, torch, CuPy and JAX: how to create a result, and which arrays must not be written."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LEGACY_STREAM = (0, 1)
 
 
 class Framework:
-    """A framework without a class of its own: its arrays can be read and written, none can be made."""
+    """A framework without a class of its own: its arrays can be read and written, but not created."""
 
     name = "another framework"
     has_streams = False
-    """Whether it has a current stream for each GPU."""
+    """True if the framework has a current stream for each GPU."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array, or another object on the same memory that has its facts."""
+        """Return the array, or another object on the same memory with a supported interface."""
         if _has(array, "__cuda_array_interface__") or _has(array, "__dlpack__"):
             return array
         if _has(array, "__array_interface__"):
@@ -35,26 +35,26 @@ class Framework:
             kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
             if where == "out":
                 raise RequestError(
-                    f"out must be an array in memory, got {kind}, which only gives copies of its elements: pass a NumPy array, and assign it to a[...] after the call"
+                    f"out must be an array in memory, got {kind}, which only returns copies of its elements: pass a NumPy array, and assign it to a[...] after the call"
                 )
             lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
             raise RequestError(
-                f"{where} must be an array in memory, got {kind}, which only gives copies of its elements: pass np.asarray(a){lazy}"
+                f"{where} must be an array in memory, got {kind}, which only returns copies of its elements: pass np.asarray(a){lazy}"
             )
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return a C-contiguous array with nothing in it, of an array's framework and device."""
+        """Return an uninitialized C-contiguous array of an array's framework and device."""
         raise RequestError(
-            f"no result can be made for a {type(array).__name__}, because its framework is not supported: pass out="
+            f"out= is required for a {type(array).__name__}, because relayout cannot create arrays of its framework"
         )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Return the result, once work that writes it is on the stream."""
+        """Return the result after the work that writes it was enqueued on the stream."""
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return why an array may not be written, or None."""
+        """Return the reason why an array must not be written, or None."""
         return None
 
     def mark_written(self, out: Any) -> None:
@@ -69,12 +69,12 @@ def _has(array: Any, name: str) -> bool:
 
 
 class NumPy(Framework):
-    """Host arrays."""
+    """NumPy, whose arrays are in host memory."""
 
     name = "NumPy"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array; a scalar as a read-only array of no dimensions."""
+        """Return the array, or a read-only 0-D array for a scalar."""
         if isinstance(array, np.ndarray):
             return array
         scalar = np.array(array)
@@ -82,14 +82,14 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return what ``numpy.empty_like`` makes; it keeps subclasses and their units."""
+        """Return an array of the same subclass, with its units, as ``numpy.empty_like`` does."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
             result = np.empty_like(array, dtype=dtype, order="C", subok=True, shape=tuple(shape))
         except Exception as error:  # the subclass's own
             raise RequestError(
-                f"array: a {type(array).__name__} of shape {tuple(shape)} cannot be made ({error}): pass np.asarray(a)"
+                f"array: creating a {type(array).__name__} of shape {tuple(shape)} failed ({error}): pass np.asarray(a)"
             ) from error
         if result.shape != tuple(shape):
             raise RequestError(f"array: a {type(array).__name__} cannot have shape {tuple(shape)}: pass np.asarray(a)")
@@ -97,26 +97,26 @@ class NumPy(Framework):
 
 
 class Torch(Framework):
-    """Tensors of the CPU and of GPUs."""
+    """torch, whose tensors are on the CPU or a GPU."""
 
     name = "torch"
     has_streams = True
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the tensor without its history."""
+        """Return the tensor, detached from the autograd graph."""
         if not isinstance(array, sys.modules["torch"].Tensor):
             return array
         demand_strided(where, array)
         return array.detach() if array.requires_grad else array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return memory of the caching allocator that belongs to the stream that will write it."""
+        """Return a tensor from the caching allocator, allocated on the stream that will write it."""
         if stream is None or not array.is_cuda:
             return array.new_empty(shape)
         import torch
 
         number = stream_handle(stream)
-        if number in _LEGACY_STREAM:  # which torch's allocator knows as its own default stream alone
+        if number in _LEGACY_STREAM:  # torch's allocator knows it only as its own default stream
             owner = torch.cuda.default_stream(array.device)
         else:
             owner = torch.cuda.ExternalStream(number, device=array.device)
@@ -124,23 +124,23 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return the reason for a tensor whose gradient is recorded."""
+        """Return the reason if the tensor's gradient is recorded."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
-            return "it requires a gradient, and torch would not see the write: pass out.detach()"
+            return "it must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
 
     def mark_written(self, out: Any) -> None:
-        """Increment its version, by which torch finds saved tensors that were modified before a backward pass."""
+        """Increment the tensor's version, so that torch detects saved tensors that were modified before a backward pass."""
         sys.modules["torch"].autograd.graph.increment_version(out)
 
 
 def demand_strided(where: str, tensor: Any) -> None:
-    """Check that the bytes of a tensor of torch are all that it consists of, and lie at strides."""
+    """Check that a torch tensor is strided memory without masks, scales or other parts."""
     if type(tensor).__name__.startswith("Uninitialized"):
         raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once before")
     if type(tensor).__name__ == "MaskedTensor":
         raise RequestError(
-            f"{where} must not be a masked tensor, because the mask would not be moved: pass a.get_data() or a.to_tensor(value)"
+            f"{where} must not be a masked tensor, because relayout does not move the mask: pass a.get_data() or a.to_tensor(value)"
         )
     if tensor.is_quantized:
         raise RequestError(
@@ -156,13 +156,13 @@ def demand_strided(where: str, tensor: Any) -> None:
 
 
 class CuPy(Framework):
-    """Arrays of one GPU."""
+    """CuPy, whose arrays are on one GPU."""
 
     name = "CuPy"
     has_streams = True
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return memory of CuPy's pool that belongs to the stream that will write it."""
+        """Return an array from CuPy's memory pool, allocated on the stream that will write it."""
         import cupy
 
         with array.device:
@@ -174,7 +174,7 @@ class CuPy(Framework):
 
 
 def jax_memory(array: Any) -> SimpleNamespace:
-    """Return a JAX array on a GPU with the CUDA array interface, which JAX itself has only for a few dtypes."""
+    """Return an object with the CUDA array interface for a JAX array on a GPU, for every dtype."""
     interface = {
         "shape": array.shape,
         "strides": None,
@@ -186,12 +186,12 @@ def jax_memory(array: Any) -> SimpleNamespace:
 
 
 class Jax(Framework):
-    """Arrays that must not change: the result is filled before the caller gets it."""
+    """JAX, whose arrays are immutable: relayout writes the result before it returns the array."""
 
     name = "JAX"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the memory of the array after its computation; a NumPy array if it is on the host."""
+        """Wait for the array's computation, and return its memory; a NumPy array if it is on the host."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
@@ -201,13 +201,13 @@ class Jax(Framework):
                 "use jax.numpy.transpose inside"
             )
         if not isinstance(array, jax.Array):
-            instead = "a[...], the array that it refers to" if type(array).__name__.endswith("Ref") else "an array"
+            instead = "a[...], the array of the reference" if type(array).__name__.endswith("Ref") else "an array"
             raise RequestError(
                 f"{where} must be an array with elements, got a {type(array).__name__} of JAX: pass {instead}"
             )
         if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise RequestError(
-                f"{where} must not be an array of random keys: pass jax.random.key_data(a), and give the result to jax.random.wrap_key_data"
+                f"{where} must not be an array of random keys: pass jax.random.key_data(a), and pass the result to jax.random.wrap_key_data"
             )
         if array.is_deleted():
             raise RequestError(
@@ -224,7 +224,7 @@ class Jax(Framework):
             return np.asarray(array)
         order = getattr(getattr(getattr(array, "format", None), "layout", None), "major_to_minor", None)
         if order is not None and tuple(order) != tuple(range(array.ndim)):
-            raise RequestError(f"{where} must be row-major, but JAX keeps its dimensions in the order {tuple(order)}")
+            raise RequestError(f"{where} must be row-major, but JAX stores its dimensions in the order {tuple(order)}")
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -238,7 +238,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Return the result after the stream is done, because JAX does not wait for the stream. It is committed and weakly typed as the array."""
+        """Wait for the stream, because JAX does not, and return the result, committed and weakly typed as the array."""
         import jax
 
         with _as_typed(array):
@@ -255,17 +255,17 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the reason, which holds for every JAX array."""
-        return "JAX arrays never change: omit out=, and use the new array"
+        """Return the reason, which is the same for every JAX array."""
+        return "JAX arrays are immutable: omit out=, and use the new array"
 
 
 _TRACERS = {"BatchTracer": "jax.vmap", "JVPTracer": "jax.jvp", "LinearizeTracer": "jax.grad"}
-"""Transforms of JAX by the class of what a function gets in them; in jax.jit and all others it is the same class."""
+"""Class of a tracer -> its transform of JAX; jax.jit and all others share one class."""
 
 
 @contextmanager
 def _as_typed(array: Any) -> Iterator[None]:
-    """Have JAX make arrays of an array's dtype, of 64 bits too, and on its device if none is named."""
+    """Make JAX create arrays with an array's dtype, even of 64 bits, and on its device by default."""
     import jax
 
     with ExitStack() as contexts:
@@ -280,7 +280,7 @@ def _as_typed(array: Any) -> Iterator[None]:
 
 
 def _placement(array: Any) -> Any:
-    """Return the sharding of a result on an array's one device, or None for an array that JAX may move to another."""
+    """Return the sharding of a result on an array's device, or None if the array is not committed to it."""
     import jax
 
     sharding = array.sharding
@@ -297,7 +297,7 @@ _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax
 
 
 def framework_of(kind: type[Any]) -> Framework:
-    """Return the framework whose arrays are of a type, or of a class that it is derived from."""
+    """Return the framework of an array's type or of its base classes."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return _NUMPY
     return _BY_MODULE.get(module_of(kind), _OTHER)

@@ -1,6 +1,6 @@
-"""Private names of torch, each with the versions in which it was seen. Imported with torch alone.
+"""Wrappers of private functions of torch, each with the versions that have it. Imported only if torch is.
 
-Where a release of torch has another name, this module alone changes.
+If a release of torch changes a name, only this module needs a change.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from torch.autograd import forward_ad
 _dispatch_modes = torch._C._len_torch_dispatch_stack  # 2.4 to 2.13
 _is_tracing = torch._C._is_tracing  # 2.4 to 2.13
 transforms_are_active = torch._C._are_functorch_transforms_active  # 2.4 to 2.13
-"""Return whether a transform of ``torch.func`` sees calls now."""
+"""Return True if a transform of ``torch.func`` is active."""
 TransformType = torch._C._functorch.TransformType  # 2.4 to 2.13
 is_wrapped_by_transform = torch._C._functorch.is_functorch_wrapped_tensor  # 2.4 to 2.13
-"""Return whether a tensor is a wrapper that a transform of ``torch.func`` made."""
+"""Return True if a tensor is a wrapper of a transform of ``torch.func``."""
 
 
 def forward_mode_is_active() -> bool:
-    """Return whether forward-mode differentiation is on (``_current_level``: 2.4 to 2.13)."""
+    """Return True if forward-mode differentiation is active (``_current_level``: 2.4 to 2.13)."""
     return bool(forward_ad._current_level >= 0)
 
 
 def active_transforms() -> list[Any]:
-    """Return the kinds of the transforms of ``torch.func`` that see calls now (``get_interpreter_stack``: 2.4 to 2.13)."""
+    """Return the kinds of the active transforms of ``torch.func`` (``get_interpreter_stack``: 2.4 to 2.13)."""
     return [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
 
 
 def has_tangent(tensor: torch.Tensor) -> bool:
-    """Return whether forward-mode differentiation follows a tensor."""
+    """Return True if a tensor has a tangent of forward-mode differentiation."""
     return forward_mode_is_active() and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def sees_calls() -> bool:
-    """Return whether ``torch.jit.trace``, a transform of ``torch.func`` or forward-mode differentiation sees calls now."""
+    """Return True if ``torch.jit.trace``, a transform of ``torch.func`` or forward-mode differentiation is active."""
     return bool(_is_tracing() or transforms_are_active() or forward_ad._current_level >= 0)
 
 
 def must_see(tensor: torch.Tensor) -> bool:
-    """Return whether torch must see calls with a tensor now: it records, transforms or traces them."""
+    """Return True if torch must dispatch calls with a tensor, because it records, transforms or traces them."""
     return _dispatch_modes() > 0 or sees_calls() or (tensor.requires_grad and torch.is_grad_enabled())
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return whether torch must see the call, or the tensor has no memory of its own (``_is_zerotensor``: 2.4 to 2.13)."""
+    """Return True if torch must dispatch the call, or the tensor has no memory (``_is_zerotensor``: 2.4 to 2.13)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 
@@ -82,17 +82,17 @@ def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
 
 
 def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
-    """Return the handle of symmetric memory; all ranks call it at once (``_symmetric_memory.rendezvous``: 2.5 to 2.13)."""
+    """Return the handle of symmetric memory; a collective call (``_symmetric_memory.rendezvous``: 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import rendezvous
 
     return rendezvous(tensor, group_name)
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is in symmetric memory (``is_symm_mem_tensor``: 2.12 and 2.13; ``_SymmetricMemory``: 2.5 to 2.13).
+    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``: 2.12 and 2.13; ``_SymmetricMemory``: 2.5 to 2.13).
 
-    torch before 2.12 has no function for it. Its rendezvous first looks for the memory, then for the group. For a group that does not
-    exist, it raises for symmetric memory, and returns None for other memory.
+    torch before 2.12 has no function for this. Its rendezvous looks up the memory first and then the group, so that for an unknown
+    group it raises if the memory is symmetric, and returns None otherwise.
     """
     if not tensor.is_cuda:
         return False

@@ -1,1 +1,1 @@
-"""A relayout of an array that is divided among the ranks of a process group."""
+"""Relayouts of arrays that are sharded over the ranks of a process group."""

@@ -1,4 +1,4 @@
-"""Relayouts of torch's DTensors: each mesh dimension either keeps what it divides, or exchanges parts. Imported with torch alone."""
+"""Relayouts of torch's DTensors. At most one mesh dimension exchanges parts between ranks. Imported only if torch is."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     """Return the relayout of a DTensor.
 
     Args:
-        call: of a DTensor, of which each mesh dimension replicates it or divides one of its dimensions. Its axes are those of the whole array.
-        placements: of the result, one for each mesh dimension; by default a divided dimension stays divided. At most one mesh
-            dimension may divide another dimension than before.
+        call: the call with a DTensor whose placements are ``Shard`` or ``Replicate``. Its axes are those of the whole array.
+        placements: the placements of the result, one per mesh dimension; by default a sharded dimension stays sharded. At most one
+            mesh dimension may shard another dimension than before.
     """
     array = call.array
     call.refuse("is not supported for a DTensor: each process holds only its shard", "out", "stream", "device")
@@ -37,7 +37,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     )
     if len(wanted) != len(kept):
         raise RequestError(
-            f"placements must have one entry per dimension of the mesh, which has {len(kept)}, got {short_repr(placements)}"
+            f"placements must have one entry for each of the {len(kept)} mesh dimensions, got {short_repr(placements)}"
         )
     changed = [n for n, (had, has) in enumerate(zip(kept, wanted, strict=True)) if had is None or had != has]
     divided = [placement.dim for placement in array.placements if isinstance(placement, Shard)]
@@ -45,10 +45,10 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     exchanges = all(isinstance(dims[n], Shard) for n in changed for dims in (array.placements, wanted))
     if len(changed) > 1 or not exchanges or len(set(divided)) < len(divided) or len(set(onto)) < len(onto):
         raise RequestError(
-            f"placements {short_repr(placements)} differ from {array.placements} in more than one sharded mesh dimension: use "
-            "array.redistribute(...) before or after the relayout"
+            f"placements must differ from {array.placements} in at most one sharded mesh dimension, got {short_repr(placements)}: "
+            "use array.redistribute(...) before or after the relayout"
         )
-    # With all extents given a pattern says what becomes of the part that a process has; that of the other mesh dimensions is its own.
+    # A pattern with all lengths also applies to the local part, with its extents along the other sharded dimensions.
     local = array.to_local()
     pattern, extents = moved.pattern()
     named: dict[str, Any] = dict(zip(extents, moved.extents, strict=True))
@@ -69,7 +69,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
 
 
 def _propagated_placement(moved: Rearrangement, placement: Any) -> Any:
-    """Return the placement of the result if nothing is exchanged; None if the divided dimension is split, merged or gone."""
+    """Return the placement of the result without an exchange, or None if the sharded dimension is split, merged or removed."""
     if isinstance(placement, Replicate):
         return placement
     if type(placement) is not Shard:

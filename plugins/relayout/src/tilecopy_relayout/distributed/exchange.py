@@ -1,7 +1,7 @@
-"""``relayout_shards`` of torch tensors: the ranks agree, then the parts are exchanged. Imported with torch alone.
+"""``relayout_shards`` for torch tensors: the ranks agree on a call, and then exchange parts. Imported only if torch is.
 
-If the ranks reach each other's memory, each writes its share of every rank's result (symmetric.py). Otherwise the data for each rank are
-packed, exchanged by ``all_to_all_single`` and unpacked. If nothing changes place, packing or unpacking is left out.
+If the ranks can access each other's memory, each writes its part of every rank's result (symmetric.py). Otherwise the data for each rank
+are packed, exchanged by ``all_to_all_single`` and unpacked. Packing and unpacking are skipped if no element would move.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .shards import RankRequest, Shards, Strides, are_consecutive, chunk_extents
 from .symmetric import SymmetricWorkspace
 
 _MOST_KINDS = 64
-"""Calls of a group that are remembered; the oldest is forgotten first."""
+"""The most cached calls of a group; the oldest is dropped first."""
 
 
 class ShardsCall(NamedTuple):
@@ -56,24 +56,24 @@ class ShardsCall(NamedTuple):
 
     @property
     def cache_key(self) -> Any:
-        """The arguments as a key of a dictionary."""
+        """The arguments as a hashable key."""
         return self._replace(sizes=tuple(sorted(self.sizes.items())))  # type: ignore[arg-type]  # a mapping has no hash
 
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
-        """Return the arguments as the operator carries them. An ``extent`` of -1 is the one of ``torch.chunk``."""
+        """Return the arguments of the operator. An ``extent`` of -1 means that of ``torch.chunk``."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
 
     @classmethod
     def of_torch(cls, *carried: Any) -> tuple[ShardsCall, Any]:
-        """Return the call whose :meth:`for_torch` these are, and the group."""
+        """Return the call and the group from the arguments that :meth:`for_torch` returned."""
         axes, names, extents, shard_dim, out_shard_dim, group, part, total = carried
         sizes = dict(zip(names.split(), extents, strict=True))
         return cls(axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total), group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
-        """Return what is done to the whole array, of which a part has this shape."""
+        """Return the rearrangement of the whole array, from the shape of a part."""
         whole: Any = [*shape[: self.shard_dim], self.total, *shape[self.shard_dim :][1:]]
         return rearrangement(self.axes, whole, self.sizes)
 
@@ -90,21 +90,21 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
         return torch.ops.tilecopy.relayout_shards(x, *arguments, total)
     if not isinstance(group, dist.ProcessGroup):
         raise RequestError(
-            f"group must be a process group of torch.distributed that has this process as a member, got {short_repr(group)}: call "
+            f"group must be a process group of torch.distributed that includes this process, got {short_repr(group)}: call "
             "torch.distributed.init_process_group for the group of all ranks"
         )
     if not isinstance(call.axes, (str, tuple)):
-        with suppress(RequestError):  # refused where the other ranks learn of it
+        with suppress(RequestError):  # raised later, on all ranks
             call = call._replace(axes=items_of("axes", call.axes))  # an iterator is read once
     if transforms_are_active() or has_tangent(x):
         raise RequestError(
-            "x: relayout_shards does not support forward-mode derivatives and torch.func: use x.backward()"
+            "x: relayout_shards supports neither forward-mode derivatives nor torch.func: use backward()"
         )
     if not needs_torch_dispatch(x):
         return exchange(x, call, group, out)
     if out is not None:
         raise RequestError(
-            "out= does not support autograd and traced or wrapped tensors: omit it, or call under torch.no_grad()"
+            "out= supports neither autograd nor traced or wrapped tensors: omit it, or call under torch.no_grad()"
         )
     shards = _agree(x, call, group, None).shards
     call = call._replace(shard_dim=shards.shard_dim, out_shard_dim=shards.out_shard_dim, total=shards.cuts[-1])
@@ -126,7 +126,7 @@ def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.T
 
 @frozen(eq=False)
 class _AgreedCall:
-    """A call that all ranks have agreed on: their common digest, and the function that exchanges the parts of the group, ``x`` and ``out``."""
+    """A call that all ranks agreed on: the common digest, and a function of ``group``, ``x`` and ``out`` that exchanges the parts."""
 
     digest: int
     shards: Shards
@@ -135,7 +135,7 @@ class _AgreedCall:
 
 @attrs.define(eq=False)
 class _GroupState:
-    """A process group: the meeting of its ranks, the calls that they have agreed on, and what they share on a GPU."""
+    """The state of a process group: the rendezvous of its ranks, the cached calls, and the shared GPU memory."""
 
     rendezvous: Rendezvous
     workspace: SymmetricWorkspace
@@ -144,7 +144,7 @@ class _GroupState:
 
 
 _groups: weakref.WeakKeyDictionary[Any, _GroupState] = weakref.WeakKeyDictionary()
-"""What a process group has is gone with it: nothing in there holds the group."""
+"""Process group -> its state, which does not keep the group alive."""
 
 
 def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCall:
@@ -161,7 +161,7 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
         )
         may_overlap = out is not None and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
         kind = None if may_overlap else state.kinds.get(key)
-    except Exception:  # whatever is odd about the arguments, the whole check says it
+    except Exception:  # the complete check reports what is wrong with the arguments
         key, kind = None, None
     if state.rendezvous.all_equal(NEW if kind is None else kind.digest):
         assert kind is not None
@@ -169,7 +169,7 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
     texts = state.rendezvous.all_gather_text(_request_of(x, call, out).text())
     requests = [RankRequest.of(text) for text in texts]
     shards = merge_requests(requests)
-    # The number: what was remembered at different times is not the same kind, whatever it is called with.
+    # The number makes the digests of different agreements differ, even for equal arguments.
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
     into = [request.out_strides or row_major(shards.out_shape(rank)) for rank, request in enumerate(requests)]
@@ -190,7 +190,7 @@ def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
-    """Return the arguments of this rank for the others. It also has an error of this rank alone, so that they do not wait."""
+    """Return the arguments of this rank, or its error, to send to the other ranks, so that they do not wait."""
     try:
         source = array_of("x", x)
         sizes = tuple(sorted(sizes_of(call.sizes).items()))
@@ -247,7 +247,7 @@ def _all_to_all(
     x: torch.Tensor,
     out: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Pack, exchange by ``all_to_all_single``, unpack, and return the result.
+    """Pack the parts, exchange them by ``all_to_all_single``, unpack them, and return the result.
 
     Args:
         out_shape: of this rank's part of the result.
@@ -277,10 +277,10 @@ def _all_to_all(
 
 
 def _wire_order(shards: Shards) -> Sequence[int]:
-    """Return the order of dimensions in which boxes are sent, the same on every rank: the array's if this saves packing, else the result's."""
+    """Return the order of dimensions in sent boxes, the same on every rank: the array's if this avoids packing, else the result's."""
     moved, cuts = shards.moved, shards.cuts
     extents = [end - start for start, end in pairwise(cuts)]
-    rank = extents.index(max(extents))  # one that has something
+    rank = extents.index(max(extents))  # a rank with elements
     shape = [prod(group) for group in moved.split]
     shape[shards.shard_dim] = extents[rank]
     boxes = [box for receiver in range(shards.ranks) for box in shards.boxes(rank, receiver)]
@@ -290,7 +290,7 @@ def _wire_order(shards: Shards) -> Sequence[int]:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous tensor as one dimension; torch's ``view`` keeps strides of dimensions of extent 1 that mean nothing."""
+    """Return a 1-D view of a contiguous tensor; ``view`` may fail because of the strides of dimensions of extent 1."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
@@ -305,7 +305,7 @@ def _packed_views(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Te
 
 
 def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:
-    """Copy by a relayout on a GPU, and by torch on the CPU, where a relayout would go through a GPU or the emulator."""
+    """Copy a tensor, with relayout on a GPU, and with torch on the CPU, where relayout would use a GPU or the emulator."""
     if source.is_cuda:
         relayout_array(RelayoutCall(source, tuple(range(source.ndim)), destination))
     else:
@@ -326,13 +326,13 @@ def _part(
     extent: int,
     total: int,
 ) -> torch.Tensor:
-    """Return a new tensor. ``extent`` is the result's along ``out_shard_dim`` on this rank, ``total`` the whole array's along ``shard_dim``."""
+    """Return this rank's part. ``extent`` is its length along ``out_shard_dim``, ``total`` the array's along ``shard_dim``."""
     call, process_group = ShardsCall.of_torch(axes, names, sizes, shard_dim, out_shard_dim, group, extent, total)
     return exchange(x.resolve_conj().resolve_neg(), call, process_group, None)
 
 
 def _fake(x: torch.Tensor, *carried: Any) -> torch.Tensor:
-    """Return the result without its memory."""
+    """Return a fake tensor with the result's shape."""
     call, group = ShardsCall.of_torch(*carried)
     shape = list(call.rearrangement(x.shape).shape)
     extents = chunk_extents(shape[call.out_shard_dim], group.size())
@@ -350,7 +350,7 @@ def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    """Return the gradient of this rank's part: the inverse exchange of the result's."""
+    """Return the gradient of this rank's part: the inverse exchange of the result's gradient."""
     inverse = ctx.inverse.for_torch(ctx.group.group_name)
     return (torch.ops.tilecopy.relayout_shards(gradient, *inverse), *[None] * len(inverse))
 

@@ -1,8 +1,8 @@
-"""How the ranks of a group agree on a call before any data moves: by one word of each rank, and by texts if the words differ.
+"""The rendezvous of the ranks of a group, which agree on a call before any data moves.
 
-A word is a digest of all that the ranks must agree on. If all words are equal, the call goes on without a collective. The word of a
-rank that has not had the call before is 0. Then all ranks exchange their arguments as texts. The words are in a
-page of memory that the ranks share, or, if the ranks are on several hosts, in the store of the group.
+Each rank posts a word with a digest of its arguments. If all words are equal, the call continues without a collective. A rank that
+makes the call for the first time posts 0; then all ranks exchange their arguments as texts. The words are in a page of memory that
+the ranks share, or, if the ranks are on several hosts, in the store of the group.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tilecopy_core.plugin import frozen
 from ..arrays.torch_internals import store_of, timeout_of
 
 _CALL = 0xFFFF
-"""The bits of a word that number the call; the others are the digest's."""
+"""The bits of a word with the number of the call; the others have the digest."""
 NEW = 0
-"""The digest of a call that a rank has not had before."""
+"""The digest of a call that a rank makes for the first time."""
 _SPIN_SECONDS, _NAP_SECONDS = 1e-3, 5e-3
-"""How long a rank looks without a pause, and the longest of its pauses after that."""
+"""The time that a rank polls without a pause, and the longest pause after that."""
 _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep, 0))
 """Let another process have the CPU. A sleep of 0 seconds takes some 50 us on Linux."""
 
 
 @frozen(eq=False)
 class _SharedMemoryBoard:
-    """Two words of each rank, in memory that the ranks share. A word is written and read as a whole, so no other order is needed."""
+    """Two words per rank in memory that the ranks share. Reads and writes of a word are atomic, so no lock is needed."""
 
     rank: int
     memory: Any
@@ -52,7 +52,7 @@ class _SharedMemoryBoard:
 
 @frozen(eq=False)
 class _StoreBoard:
-    """Two words of each rank, in the store of the group."""
+    """Two words per rank in the store of the group."""
 
     store: Any
     rank: int
@@ -66,20 +66,20 @@ class _StoreBoard:
 
 
 class Rendezvous:
-    """The place where the ranks of a group agree. All ranks make it, in the same order as other meetings of the group.
+    """The point where the ranks of a group agree on calls. All ranks must create their rendezvous in the same order.
 
     Args:
-        group: a process group that this process is a member of.
-        shared: whether the ranks of one host may share memory.
+        group: a process group that includes this process.
+        shared: True if the ranks of one host may share memory.
 
     Attributes:
         rank: the number of this process in the group.
         ranks: the number of processes in the group.
-        one_host: whether all can share memory.
-        seconds: the time that a rank waits for the others.
+        one_host: True if all ranks share memory.
+        seconds: the timeout of a rank that waits for the others.
 
     Raises:
-        LaunchError: the others do not come.
+        LaunchError: another rank did not arrive in time.
     """
 
     def __init__(self, group: Any, *, shared: bool = True) -> None:
@@ -97,11 +97,11 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks have reached this call. True if they all have this digest, which is not :data:`NEW`."""
+        """Wait until all ranks reach this call, and return True if all have this digest and it is not :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL
-        # Two words a rank are enough: none can be at its next call but one before all have read this one.
+        # Two words per rank are enough, because a rank reaches the call after the next only when all have read this one.
         which, word = self._calls & 1, digest & ~_CALL & (1 << 64) - 1 | number
         self._board.post(which, word)
         started = time.monotonic()
@@ -119,7 +119,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Exchange texts: the text of each rank for this call. Every rank must call it."""
+        """Return the texts of all ranks for this call. Every rank must call it."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]
@@ -130,13 +130,13 @@ class Rendezvous:
             absent = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
             raise self._timeout_error(absent) from None
         texts = [text.decode() for text in self._store.multi_get(keys)]
-        with suppress(NotImplementedError, RuntimeError):  # what was told before is read by all that are here
+        with suppress(NotImplementedError, RuntimeError):  # all ranks have read the text of the previous call
             self._store.delete_key(f"said/{self._said - 1}/{self.rank}")
         return texts
 
     def _check(self) -> None:
         if self._broken:
-            raise LaunchError(f"{self._broken}; the ranks are out of step: make a new process group")
+            raise LaunchError(f"{self._broken}; the ranks are out of step: create a new process group")
 
     def _timeout_error(self, absent: list[int]) -> LaunchError:
         ranks = ", ".join(map(str, absent))
@@ -147,7 +147,7 @@ class Rendezvous:
         return LaunchError(self._broken)
 
     def _page(self) -> _SharedMemoryBoard | None:
-        """Return memory that all ranks share; None if a rank cannot open the file of the first rank."""
+        """Return memory that all ranks share, or None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
             path, board = "", None
             if self.rank == 0:

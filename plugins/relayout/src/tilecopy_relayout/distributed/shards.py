@@ -1,7 +1,7 @@
-"""The relayout of an array of which every rank has a part: the boxes that go from each rank to each other. Needs no torch.
+"""The plan of a relayout of a sharded array: the boxes that each rank sends to each other rank. Does not need torch.
 
 A part is a range of one dimension. If a pattern splits this dimension, the range is a few boxes of the split dimensions. So
-the data from one rank to another are a few boxes, too. Each box is a relayout of its own.
+the data from one rank to another are a few boxes, too. Each box is moved by its own relayout.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..axes import rearrangement
 from ..rearrangement import Rearrangement
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
-"""The start and the extents of a box, one each for each dimension."""
+"""The starts and the extents of a box, one per dimension."""
 
 
 @frozen
 class Strides:
-    """Elements of one rank's memory, as the dimensions of a box in the source's order.
+    """A frozen record of a box in one rank's memory, with its dimensions in the source's order.
 
     Attributes:
-        offset: elements from the memory's first to the box's first.
-        extents: of the box.
-        strides: in elements.
+        offset: elements from the start of the memory to the first element of the box.
+        extents: the extents of the box.
+        strides: the strides in elements.
     """
 
     offset: int
@@ -38,20 +38,20 @@ class Strides:
     strides: tuple[int, ...]
 
     def permute(self, order: Sequence[int]) -> Strides:
-        """Return the elements with their dimensions in another order."""
+        """Return the box with its dimensions in another order."""
         return Strides(self.offset, tuple(self.extents[n] for n in order), tuple(self.strides[n] for n in order))
 
 
 @frozen
 class Shards:
-    """The relayout of an array of which every rank has a part.
+    """A frozen record of a relayout of a sharded array.
 
     Attributes:
         moved: the rearrangement of the whole array.
-        shard_dim: the dimension of the array that is divided among the ranks.
-        out_shard_dim: the dimension of the result that is divided among the ranks.
+        shard_dim: the dimension of the array that is sharded.
+        out_shard_dim: the dimension of the result that is sharded.
         cuts: the start of each rank's part of the array along ``shard_dim``, and the end.
-        out_cuts: the same for the result, along ``out_shard_dim``.
+        out_cuts: the start of each rank's part of the result along ``out_shard_dim``, and the end.
     """
 
     moved: Rearrangement
@@ -72,7 +72,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Return the data from one rank to another, as boxes of the whole array in its split dimensions, in the array's order."""
+        """Yield the boxes of the whole array that one rank sends to another, in the split dimensions and the array's order."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -93,20 +93,20 @@ class Shards:
                     yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return a box in the sender's part of the array, which has these strides in elements."""
+        """Return a box in the sender's part of the array, whose strides are given in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return a box in the receiver's part of the result, which has these strides in elements."""
+        """Return a box in the receiver's part of the result, whose strides are given in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
-    """Return the boxes, in row-major order, whose elements a row-major array of these extents numbers from ``low`` to before ``high``."""
+    """Yield the boxes, in row-major order, of the elements with flat index from ``low`` to ``high - 1`` in a row-major array."""
     if low >= high:
         return
     if not extents:
@@ -129,18 +129,18 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
-    """Return the extents that ``torch.chunk`` and DTensor give each rank: the last ranks may have less, or nothing."""
+    """Return the extents of each rank, as in ``torch.chunk`` and DTensor: the last ranks may have fewer elements, or none."""
     chunk = -(-extent // ranks)
     return tuple(max(0, min(chunk, extent - rank * chunk)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the starts of parts of these extents, and the end."""
+    """Return the start of each part, and the end, for parts with these extents."""
     return (0, *accumulate(extents))
 
 
 def are_consecutive(boxes: Sequence[Strides]) -> bool:
-    """Return whether the boxes, each row-major, lie one behind the other from the memory's first element on."""
+    """Return True if the boxes are row-major and consecutive from the start of the memory."""
     count = 0
     for box in boxes:
         step = 1
@@ -155,10 +155,10 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """Return a dimension's number, counted from the front."""
+    """Return the non-negative number of a dimension."""
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
-        raise RequestError(f"{name} must be a dimension of {what}, which has {rank}, got {short_repr(value)}")
+        raise RequestError(f"{name} must be one of the {rank} dimensions of {what}, got {short_repr(value)}")
     return dim % rank
 
 
@@ -166,22 +166,22 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 class RankRequest(NamedTuple):
-    """The arguments of one rank, as it sends them to the others.
+    """A frozen record of the arguments of one rank, which it sends to the others.
 
     Attributes:
-        refused: the error of that rank alone, or "".
-        shape: of its part of the array.
-        dtype: of the array.
+        refused: an error of only this rank, or "".
+        shape: the shape of its part of the array.
+        dtype: the dtype of the array.
         device: ``"cpu"`` or ``"cuda"``.
-        axes: as relayout takes them.
-        sizes: of names in the pattern.
-        shard_dim: the dimension of the array that is divided.
-        out_shard_dim: the dimension of the result that is.
-        total: the extent of the whole array along ``shard_dim``, if the caller has it.
-        extent: of its part of the result along ``out_shard_dim``, if the caller gives it.
-        out_shape: of its ``out``.
-        out_strides: of its ``out``, in elements.
-        symmetric: whether its ``out`` is memory that the other ranks can write.
+        axes: the axes of the whole array, as in relayout.
+        sizes: lengths of axes of the pattern.
+        shard_dim: the dimension of the array that is sharded.
+        out_shard_dim: the dimension of the result that is sharded.
+        total: the extent of the whole array along ``shard_dim``, or None.
+        extent: the extent of its part of the result along ``out_shard_dim``, or None.
+        out_shape: the shape of its ``out``.
+        out_strides: the strides of its ``out``, in elements.
+        symmetric: True if the other ranks can write its ``out``.
     """
 
     refused: str = ""
@@ -204,7 +204,7 @@ class RankRequest(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """Return the request in the text of a rank."""
+        """Return the request from the text of a rank."""
         return cls(*ast.literal_eval(text))
 
 
@@ -212,7 +212,7 @@ _EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """Return the relayout that all ranks request. Every rank gets the same result from the same texts, or the same error."""
+    """Return the relayout that all ranks request, or raise an error. Both are the same on every rank."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")
@@ -220,7 +220,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         _same(name, [getattr(request, name) for request in requests])
     first, shard_dim = requests[0], requests[0].shard_dim
     _same(
-        "the shape beside shard_dim",
+        "the shape except along shard_dim",
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
     _same("whether out= is given", [request.out_shape is not None for request in requests])
@@ -228,7 +228,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
-            f"shards have sizes {parts} along dim {shard_dim}: under torch.compile all shards must have the same size"
+            f"under torch.compile all shards must have the same size, got sizes {parts} along dim {shard_dim}"
         )
     moved = rearrangement(
         first.axes, (*first.shape[:shard_dim], sum(parts), *first.shape[shard_dim + 1 :]), dict(first.sizes)
@@ -242,8 +242,8 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         extents = tuple(request.extent or 0 for request in requests)
     if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
-            f"the shards of the result must add up to its shape {moved.shape}, got {list(extents)} along out_shard_dim={out_shard_dim}, "
-            f"{sum(extents)} together"
+            f"the sizes of out along out_shard_dim={out_shard_dim} must add up to that of the result's shape {moved.shape}, got "
+            f"{list(extents)}, in total {sum(extents)}"
         )
     shards = Shards(moved, shard_dim, out_shard_dim, cuts_of(parts), cuts_of(extents))
     for rank, out in enumerate(outs):
@@ -253,7 +253,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
 
 
 def _same(what: str, values: Sequence[Any]) -> None:
-    """Refuse values that differ between ranks, and name the ranks of each value."""
+    """Raise RequestError with the ranks of each value if the values differ between ranks."""
     by_value: dict[Any, list[int]] = {}
     for rank, value in enumerate(values):
         by_value.setdefault(value, []).append(rank)
@@ -261,4 +261,4 @@ def _same(what: str, values: Sequence[Any]) -> None:
         ranks_by_value = "; ".join(
             f"{short_repr(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
         )
-        raise RequestError(f"the ranks disagree about {what}: {ranks_by_value}")
+        raise RequestError(f"{what} must be the same on all ranks, got {ranks_by_value}")

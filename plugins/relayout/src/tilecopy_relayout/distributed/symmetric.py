@@ -1,7 +1,7 @@
-"""Exchanges on GPUs of one host: each rank's GPU writes its share straight into every rank's result. Imported with torch alone.
+"""Exchanges on GPUs of one host: each rank's GPU writes directly into every rank's result. Imported only if torch is.
 
-A call is one CUDA graph: a barrier of the ranks' GPUs, a relayout for each box that goes to a rank, all at once, and a barrier.
-After the first barrier, no rank reads the old contents of the memory. After the second, all of the result is written.
+A call is one CUDA graph: a barrier of the ranks' GPUs, concurrent relayouts of all boxes that this rank sends, and a barrier.
+After the first barrier, no rank reads the old contents of the memory. After the second, the result is complete.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .rendezvous import Rendezvous
 from .shards import Shards
 
 _LEAST_BYTES = 1 << 21
-"""Least bytes of the memory that results are written to: the granularity of the driver."""
+"""The least bytes of the memory for results: the granularity of the driver."""
 _MOST_GRAPHS = 64
-"""Graphs of a kind of call, one for each address of the array; the oldest is forgotten first."""
+"""The most cached graphs of a kind of call, one per address of the array; the oldest is dropped first."""
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING."""
 
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """Memory of the same size on every rank, which all ranks write.
+    """A frozen record of memory of the same size on every rank, which all ranks can write.
 
     Attributes:
         tensor: this rank's memory; a reference to it keeps the memory.
@@ -49,14 +49,14 @@ class SymmetricBuffer:
 
 
 class SymmetricWorkspace:
-    """The memory that the ranks of a group share on their GPUs, made when the first call needs it.
+    """The memory that the ranks of a group share on their GPUs. The first call allocates it.
 
-    Results are written to memory that is kept, and copied from there to new tensors. So no rank writes a tensor that another caller has.
-    The memory grows in powers of two. Earlier, smaller memory is kept, too, because CUDA graphs of the caller may write to it.
+    Results are written to this memory and then copied to new tensors, so that no rank writes to a tensor of a caller on another rank.
+    The memory grows in powers of two. Smaller memory is kept, too, because CUDA graphs of the caller may write to it.
 
     Args:
-        group_name: of the process group.
-        rendezvous: where its ranks meet.
+        group_name: the name of the process group.
+        rendezvous: the rendezvous of its ranks.
     """
 
     def __init__(self, group_name: str, rendezvous: Rendezvous) -> None:
@@ -69,7 +69,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts; None on every rank if a rank cannot write to another. All ranks call it at once.
+        """Return a function that exchanges the parts, or None on every rank if a rank cannot write to another. A collective call.
 
         Args:
             x: this rank's part of the array.
@@ -111,10 +111,10 @@ class SymmetricWorkspace:
     def _move(
         self, work: PutGraph, written: torch.Tensor | None, group: Any, x: torch.Tensor, out: Any
     ) -> torch.Tensor:
-        """Run one call, and copy its result from where it was ``written``, if that is not ``out`` itself.
+        """Run one call, and copy its result from ``written`` to a new tensor or ``out``; ``written`` is None if it is in ``out``.
 
-        Calls of a group use the same memory, and wait for each other on whatever streams they are. In a graph capture of the caller,
-        the work is captured, and the caller orders the graph with other calls.
+        Calls of a group use the same memory, so they wait for each other, on any stream. In a graph capture of the caller, the
+        work is captured, and the caller must order the graph and other calls.
         """
         with torch.cuda.device(x.device):
             captured = torch.cuda.is_current_stream_capturing()
@@ -129,7 +129,7 @@ class SymmetricWorkspace:
             return cast("torch.Tensor", result)
 
     def _kept_buffer(self, x: torch.Tensor, shards: Shards) -> SymmetricBuffer | None:
-        """Return the kept memory, as large as the largest part of the result."""
+        """Return memory for the largest part of the result, allocated if necessary, or None."""
         most = max(prod(shards.out_shape(rank)) for rank in range(shards.ranks)) * x.element_size()
         nbytes = max(_LEAST_BYTES, 1 << (most - 1).bit_length() if most else 0)
         if self._usable and (not self._kept or self._kept[-1].tensor.numel() < nbytes):
@@ -140,7 +140,7 @@ class SymmetricWorkspace:
         return self._kept[-1] if self._usable else None
 
     def _buffer(self, make: Callable[[], torch.Tensor]) -> SymmetricBuffer | None:
-        """Return a tensor as memory that all ranks write; None on every rank if a rank has none, or cannot access another's."""
+        """Return a tensor as memory that all ranks can write, or None on every rank if a rank cannot access another's."""
         if not self._usable:
             return None
         try:
@@ -158,15 +158,15 @@ class SymmetricWorkspace:
 
 @frozen(eq=False)
 class PutGraph:
-    """The exchange of one kind of call, as a launch.
+    """A frozen record of the exchange of one kind of call, which launches it as a CUDA graph.
 
     Attributes:
-        device: of this rank.
+        device: the device of this rank.
         buffer: the memory of the results.
-        barrier: of all ranks' GPUs, on the current stream.
+        barrier: a function that enqueues a barrier of all ranks' GPUs on the current stream.
         moves: for each box its relayout, the bytes from the array's first element, and the address in its receiver's memory.
-        streams: at least as many as moves.
-        graphs: by the array's address.
+        streams: streams, at least as many as moves.
+        graphs: the array's address -> its graph.
     """
 
     device: torch.device
@@ -177,7 +177,7 @@ class PutGraph:
     graphs: dict[int, Any] = attrs.field(factory=dict)
 
     def __call__(self, source: int, *, captured: bool) -> None:
-        """Enqueue it on the current stream, for an array at this address; ``captured``: the stream is captured into a graph."""
+        """Enqueue the exchange on the current stream for an array at ``source``; ``captured`` if the stream is being captured."""
         if captured:
             self._work(source)
             return
@@ -199,7 +199,7 @@ class PutGraph:
         return graph
 
     def _work(self, source: int) -> None:
-        """Enqueue the work on the current stream, and on others that begin and end with it."""
+        """Enqueue the work on the current stream, and on other streams that wait for it and that it waits for."""
         gpu = self.device.index
         current = gpu, torch.cuda.current_stream(self.device).cuda_stream
         others = [(gpu, stream) for stream in self.streams[1 : len(self.moves)]]

@@ -1,1 +1,1 @@
-"""A relayout of array files, piece by piece."""
+"""Relayouts of array files, piece by piece."""

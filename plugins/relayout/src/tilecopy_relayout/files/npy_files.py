@@ -39,7 +39,7 @@ from ..local.host import (
 from ..planner.problem import RelayoutSpec
 
 Progress = Callable[[int, int], None]
-"""Called with bytes of the result that are done, and bytes in all."""
+"""A function of the number of finished bytes of the result and of all bytes."""
 
 _TIMED_RUNS = 3
 _EMULATED_BYTES = 1 << 26
@@ -48,12 +48,12 @@ _EMULATED_BYTES = 1 << 26
 
 @attrs.frozen(eq=False)
 class FileReport(TransferReport):
-    """The result of a relayout of files; ``seconds`` are the sum of the medians of ``runs`` launches for each piece.
+    """A frozen record of a finished relayout of a file; ``seconds`` is the sum of the medians of ``runs`` launches of each piece.
 
     Attributes:
-        result_shape: of what was written.
+        result_shape: the shape of the result.
         pieces: the number of pieces.
-        wall_seconds: of everything, reading, verification and writing included.
+        wall_seconds: the time of everything, including reading, verification and writing.
     """
 
     result_shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class FileReport(TransferReport):
 
     @property
     def wall_gb_per_s(self) -> float:
-        """The rate of the whole job, read and written."""
+        """The throughput of the whole job in GB/s; each byte counts twice, as read and as written."""
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 
@@ -72,7 +72,7 @@ def _relaid_out(
     """Read one piece of the input, relayout it and compare it with NumPy.
 
     Returns:
-        The bytes of that box of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
+        The bytes of this piece of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
     """
     shape, strides = tuple(part.stop - part.start for part in place), words.sides[0].strides_bytes
     offset_bytes = sum(part.start * stride for part, stride in zip(place, strides, strict=True))
@@ -88,7 +88,7 @@ def _relaid_out(
 
 
 def _bits(array: Any) -> list[Any]:
-    """Return the words as unsigned integers, which compare as their bits do."""
+    """Return the words as unsigned integers, so that a comparison compares all bits."""
     if array.dtype.kind != "c":
         return [array]
     return [array.real.view(np.uint64), array.imag.view(np.uint64)]
@@ -105,10 +105,11 @@ def relayout_file(
     target: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> FileReport:
-    """Relayout a .npy file, read piece by piece, into a C-contiguous one.
+    """Relayout a .npy file piece by piece into a C-contiguous .npy file.
 
-    Every piece is verified against NumPy. The output file appears, or changes, after all pieces are verified. ``max_memory_bytes`` are those
-    of both sides of a piece, by default as many as fit. ``executor`` and ``target`` are by default those of the GPU, if there is one.
+    Every piece is verified against NumPy. The output file is created or replaced after all pieces are verified. ``max_memory_bytes`` limits
+    the bytes of both sides of a piece; by default they fit the free memory. ``executor`` and ``target`` are by default those of the GPU, if
+    there is one.
     """
     started = time.perf_counter()
     read = read_npy(source, mapped=True)
@@ -120,7 +121,7 @@ def relayout_file(
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
             raise FileError(
-                f"{printable_name(destination)}: the output must not be the input, which is read until the end: name another file"
+                f"{printable_name(destination)}: the output must not be the input file: pass another file name"
             )
         header = header_of(read.descr, moved.shape)
         strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
@@ -144,7 +145,7 @@ def relayout_file(
             read.check_unchanged()
 
         write(parts())
-    verified = f"all {total} bytes equal to NumPy's, piece by piece, before they were written{read.left_out}"
+    verified = f"all {total} bytes are equal to NumPy's, compared before they were written{read.left_out}"
     return FileReport(
         shape=array.shape,
         result_shape=moved.shape,

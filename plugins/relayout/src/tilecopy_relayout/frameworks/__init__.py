@@ -1,1 +1,1 @@
-"""A relayout as the lazy or recorded operation of a framework: torch's operators, Dask's blocks."""
+"""Relayouts as lazy or recorded operations of a framework: operators of torch, blocks of Dask."""

@@ -1,7 +1,7 @@
-"""Dask arrays: lazy, block by block. Imported with Dask alone.
+"""Relayouts of Dask arrays, lazily and block by block. Imported only if Dask is.
 
-Splits and merges are Dask's own ``reshape`` around a permutation whose blocks change places. Each block, of NumPy or CuPy, is
-a relayout of its own on the worker that has the block.
+Dask's ``reshape`` splits and merges dimensions, before and after a permutation of the blocks. Each block, a NumPy or CuPy array, is
+permuted by a relayout on the worker that has the block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..local.host import choose_executor
 
 
 def relayout_blocks(call: RelayoutCall) -> Any:
-    """Return the relayout of a Dask array; nothing is computed yet."""
+    """Return the lazy relayout of a Dask array."""
     array = call.array
     if not isinstance(array, da.Array):
         raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")

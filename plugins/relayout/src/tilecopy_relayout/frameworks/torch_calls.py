@@ -1,4 +1,4 @@
-"""A relayout of a tensor of torch: by the operator where torch must see the call, else straight to the launch."""
+"""Relayouts of torch tensors: through the operator if torch must dispatch the call, otherwise by a direct launch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..local.call import RelayoutCall
 
 
 def relayout_tensor(call: RelayoutCall) -> Any:
-    """Return the relayout of a tensor of torch."""
-    from ..arrays.torch_internals import needs_torch_dispatch  # torch.compile, which traces this, knows no locks
+    """Return the relayout of a torch tensor."""
+    from ..arrays.torch_internals import needs_torch_dispatch  # no lock, because torch.compile cannot trace one
 
     torch: Any = sys.modules["torch"]
     sides = {"array": call.array, "out": call.out}

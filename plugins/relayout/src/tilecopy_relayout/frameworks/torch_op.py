@@ -1,8 +1,8 @@
-"""The operators of torch for a relayout: ``tilecopy::relayout`` and ``tilecopy::relayout_into``.
+"""The torch operators of relayout: ``tilecopy::relayout`` and ``tilecopy::relayout_into``.
 
-They support gradients (the inverse relayout), ``torch.compile`` (shapes without memory), ``torch.jit.trace`` and ``torch.vmap``. An
+They support gradients (the inverse relayout), ``torch.compile`` (fake tensors), ``torch.jit.trace`` and ``torch.vmap``. A
 :class:`torch.autograd.Function` around the first supports forward-mode derivatives and the transforms of ``torch.func``. Only calls
-that need one of these use them, because an operator in Python costs torch some ten microseconds a call. Imported with torch alone.
+that need one of these use them, because torch takes about ten microseconds per call of a Python operator. Imported only if torch is.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ..validation import sizes_of
 def apply_operator(call: RelayoutCall) -> Any:
     """Return the relayout of a tensor by the operator."""
     array, out = call.array, call.out
-    why = "is not supported where torch records or traces the call"
+    why = "is not supported when torch records or traces the call"
     call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around it", "stream")
     call.refuse(f"{why}: omit it", "device")
     if torch.compiler.is_compiling() and (forward_mode_is_active() or _breaks_the_graph(out is not None)):
         return _uncompiled(call)
     if not _records_operators():
-        choose_executor(call.executor, array.device.index)  # refuses what is wrong in the words of the caller
+        choose_executor(call.executor, array.device.index)  # raises errors about the caller's arguments
         order = call.rearrangement().order
         call = call if isinstance(call.axes, str) else call._replace(axes=order)
     if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out must be a torch tensor, as the array is, got {short_repr(out)}")
+        raise RequestError(f"out must be a torch tensor like the array, got {short_repr(out)}")
     if out is not None:
         _demand_no_derivatives(array, out)
     try:
@@ -62,14 +62,14 @@ def apply_operator(call: RelayoutCall) -> Any:
 
 
 def record_operator(call: RelayoutCall) -> Any:
-    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which stands for a tensor of any shape."""
+    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which represents a tensor of any shape."""
     call.refuse("is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx", "out")
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 
 
 def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
-    """Check that no derivative is lost because the result is written into ``out``."""
-    if not torch.compiler.is_compiling():  # which traces none of this
+    """Check that writing into ``out`` loses no derivative."""
+    if not torch.compiler.is_compiling():  # these checks cannot be traced
         if array.is_meta != out.is_meta:
             raise RequestError(f"out must be on the device of the array, {array.device}, got {out.device}")
         if why := framework_of(torch.Tensor).out_error(out):
@@ -84,19 +84,19 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch may not be installed
 def _breaks_the_graph(writes: bool) -> bool:
-    """Return whether a transform of ``torch.func`` sees the call for which the operator has no rule: any but ``vmap``, and all if it writes.
+    """Return True if a transform of ``torch.func`` is active for which the operator has no rule: all except ``vmap``.
 
-    Dynamo guards the stack of transforms by itself.
+    An operator that writes has no rule for ``vmap``, either. Dynamo guards the stack of transforms by itself.
     """
     return any(writes or kind != TransformType.Vmap for kind in active_transforms())
 
 
 _uncompiled = torch.compiler.disable(apply_operator)
-"""For calls that a transform sees inside torch.compile without a rule for it: the graph breaks."""
+"""A version for calls in torch.compile under a transform without a rule, which breaks the graph."""
 
 
 def _relayout(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> torch.Tensor:
-    """Return a new tensor. ``names`` and ``extents`` are the sizes of a pattern; an empty ``executor`` is the default."""
+    """Return the relayout. ``names`` and ``extents`` are the axis lengths of a pattern; an empty ``executor`` is the default."""
     result: torch.Tensor = relayout_array(RelayoutCall.of_torch(_resolve(array), axes, names, extents, executor))
     return result
 
@@ -109,12 +109,12 @@ def _relayout_into(
 
 
 def _fake(array: torch.Tensor, *carried: Any) -> torch.Tensor:
-    """Return the result without its memory."""
+    """Return a fake tensor with the result's shape."""
     return array.new_empty(RelayoutCall.of_torch(array, *carried).rearrangement().shape)
 
 
 def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
-    """Refuse a call whose shapes and dtypes alone are invalid."""
+    """Check the shape and dtype of ``out``."""
     shape = RelayoutCall.of_torch(array, *carried).rearrangement().shape
     if tuple(out.shape) != shape:
         raise RequestError(f"out must have shape {shape}, got {tuple(out.shape)}")
@@ -125,7 +125,7 @@ def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
 
 
 def _vmap(info: Any, dims: Any, array: torch.Tensor, *carried: Any) -> tuple[torch.Tensor, int]:
-    """Return the result with ``torch.vmap``'s dimension first on both sides."""
+    """Return the result with the batch dimension of ``torch.vmap`` first."""
     call = RelayoutCall.of_torch(array, *carried)
     shape = array.shape[: dims[0]] + array.shape[dims[0] + 1 :]
     pattern, sizes = rearrangement(call.axes, shape, call.sizes).pattern(batch="batch")
@@ -140,14 +140,14 @@ def _remember_inverse(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    """Return the gradient of the array: the inverse relayout of the result's."""
+    """Return the gradient of the array: the inverse relayout of the result's gradient."""
     pattern, sizes = ctx.inverse
     call = RelayoutCall(gradient, pattern, executor=ctx.executor, sizes=sizes)
     return _operate(*call.for_torch()), None, None, None, None
 
 
 class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not be installed
-    """The operator with the derivatives that operators of ``torch.library`` do not have: forward-mode ones, and those of ``torch.func``."""
+    """The operator with derivatives that ``torch.library`` does not support: forward mode, and those of ``torch.func``."""
 
     @staticmethod
     def forward(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> Any:
@@ -165,16 +165,16 @@ class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not
 
 
 def _records_operators() -> bool:
-    """Return whether a tracer records operators by name: torch.compile, torch.export or torch.jit.trace."""
+    """Return True if torch.compile, torch.export or torch.jit.trace records operators by name."""
     return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def _functionalizes() -> bool:
-    """Return whether ``torch.func.functionalize`` sees the call, which has a rule for operators and none for ``autograd.Function``."""
+    """Return True if ``torch.func.functionalize`` is active, which has no rule for ``autograd.Function``."""
     levels = active_transforms()
     if TransformType.Functionalize in levels and len(set(levels)) > 1:
         raise RequestError(
-            "relayout does not support torch.func.functionalize together with another transform: omit one of them"
+            "relayout does not support torch.func.functionalize together with another transform: use only one of them"
         )
     return TransformType.Functionalize in levels
 
@@ -185,7 +185,7 @@ def _operate(*arguments: Any) -> Any:
 
 
 def _resolve(array: torch.Tensor) -> torch.Tensor:
-    """Return a tensor without torch's lazy conjugation and sign, which gradients of complex functions carry."""
+    """Return a tensor without torch's lazy conjugation and negation, which gradients of complex functions may have."""
     return array.resolve_conj().resolve_neg()
 
 

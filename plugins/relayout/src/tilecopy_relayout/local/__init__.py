@@ -1,1 +1,1 @@
-"""A relayout in one process: the words to move, host arrays piece by piece, and launches that are remembered."""
+"""Relayouts in one process: checked calls, host arrays in pieces, and cached launches."""

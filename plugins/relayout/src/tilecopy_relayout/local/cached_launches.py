@@ -1,4 +1,4 @@
-"""Launches that were checked, for later calls on device arrays of the same kind: these only read their arrays, and launch."""
+"""The cache of checked launches. Later calls on device arrays of the same kind only read their arrays and launch."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ..planner.launching import DeviceLauncher
 from .call import CheckedLaunch, RelayoutCall, current_stream, run_call, words_of
 
 _MOST_LAUNCHES = 4096
-"""Launches that are kept before all are forgotten."""
+"""The most cached launches; then the cache is cleared."""
 
 
 class CacheMissError(Exception):
-    """No launch of the same kind is kept."""
+    """Raised when the cache has no launch of the same kind."""
 
 
 @frozen(eq=False)
 class _CachedLaunch:
-    """A call on device arrays that was checked, but for the addresses.
+    """A frozen record of a checked call on device arrays, for other addresses.
 
     Attributes:
-        launch: takes both addresses and the stream.
+        launch: a function of both addresses and the stream.
         launches: its launches so far, by the low bits of the addresses.
         mask: the bits of both addresses that must be zero.
-        shape: of the result.
-        strides: of a new result, where torch makes it.
-        result_facts: of a result that was made as a new one is, as its reader has them.
-        current: reads the framework's current stream.
-        dtype: of the array.
-        framework: of the array.
-        out_framework: of the result.
-        across: orders the work of two GPUs, where both sides are on two.
-        low, high: both may overlap where the destination's address less the source's, in bytes, is between these.
+        shape: the shape of the result.
+        strides: the strides of a new torch tensor for the result, or None.
+        result_facts: the facts of a new result, as its reader returns them.
+        current: a function that returns the framework's current stream.
+        dtype: the dtype of the array.
+        framework: the framework of the array.
+        out_framework: the framework of the result.
+        across: orders the work of two GPUs if the sides are on two, else None.
+        low, high: the sides may overlap if the destination's address minus the source's is between these, in bytes.
     """
 
     launch: DeviceLauncher
@@ -61,7 +61,7 @@ class _CachedLaunch:
 
     @classmethod
     def of(cls, checked: CheckedLaunch) -> _CachedLaunch | None:
-        """Return the record of a launch; None if the addresses alone made the words narrower, or torch must see its result."""
+        """Return the record of a launch, or None if only its addresses require the narrow words, or torch must dispatch it."""
         source, destination, moved = checked.source, checked.destination, checked.rearrangement
         aligned = words_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
         if aligned != checked.words:
@@ -99,7 +99,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch for addresses of another alignment than those before, or on two GPUs, if they are multiples of a word."""
+        """Launch for addresses with a new alignment, or on two GPUs, if they are multiples of a word."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError
@@ -112,13 +112,13 @@ class _CachedLaunch:
 _readers: dict[type, Callable[[Any], tuple[Any, int]]] = {}
 _launches: dict[Any, _CachedLaunch] = {}
 _newest: dict[Any, tuple[Callable[[], bool], Callable[..., bool], _CachedLaunch]] = {}
-"""The newest call on tensors of torch with the same other arguments: whether torch must see calls now, whether tensors are like those of
-that call, and its record. torch compares tensors in a fifth of the time that reading them takes."""
+"""The other arguments -> the newest call on torch tensors with them: a function that returns True if torch must dispatch calls, one that
+compares tensors with those of the call, and its record. A comparison in torch takes a fifth of the time of reading the tensors."""
 _NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Launch as an earlier call of the same kind did, and return the result."""
+    """Launch with the cached record of an earlier call of the same kind, and return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
@@ -128,7 +128,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
             facts, address = _readers[type(array)](array)
             out_facts, out_address = (None, 0) if out is None else _readers[type(out)](out)
             kept = _launches[facts, options, out_facts]
-    except Exception:  # whatever is odd about the arguments, the check of the call says it
+    except Exception:  # the complete check reports what is wrong with the arguments
         raise CacheMissError from None
     if address < LOWEST_ADDRESS:  # it may have no memory
         raise CacheMissError
@@ -139,7 +139,7 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
     elif out is None:
         result, out_address = kept.new_result(array, stream)
     elif out_address < LOWEST_ADDRESS or kept.low < out_address - address < kept.high:
-        raise CacheMissError  # may have no memory, or may overlap: exactly, by the check of the call
+        raise CacheMissError  # may have no memory, or may overlap; the complete check decides
     elif kept.across is not None:
         kept.launch_first(address, out_address, stream)
         kept.out_framework.mark_written(out)
@@ -162,7 +162,7 @@ def _options(axes: Any, out: Any, executor: str | None, sizes: Mapping[str, Any]
 
 
 def relayout_array(call: RelayoutCall) -> Any:
-    """Return the relayout of an array that has memory, whatever torch records of it."""
+    """Return the relayout of an array in memory, without recording it in torch."""
     if call.device is None:
         with suppress(CacheMissError):
             return launch_cached(call.array, call.axes, call.out, call.stream, call.executor, call.sizes)
@@ -172,7 +172,7 @@ def relayout_array(call: RelayoutCall) -> Any:
 
 
 def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
-    """Keep a launch for later calls of the same kind, if these need only cheap reads of their arrays."""
+    """Cache a launch for later calls of the same kind, if their arrays can be read cheaply."""
     kept = _CachedLaunch.of(checked)
     if kept is None:
         return
@@ -204,7 +204,7 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
 
 
 def _reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads the facts that a call depends on, and the address; None if that is not cheap.
+    """Return a function that returns an array's facts and address, or None if reading them is not cheap.
 
     It raises CacheMissError for a tensor of torch if the call must go through torch.
     """

@@ -1,4 +1,4 @@
-"""One call of ``relayout`` as a record, and its check: everything is read and compared before anything is launched."""
+"""One call of ``relayout`` as a record, and its complete check before anything is launched."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .host import choose_executor, move_in_pieces, target_of_gpu
 
 
 class RelayoutCall(NamedTuple):
-    """The arguments of :func:`~tilecopy_relayout.relayout`, without ``placements``; a tuple, since torch.compile traces no frozen class."""
+    """The arguments of :func:`~tilecopy_relayout.relayout` except ``placements``. A tuple, because torch.compile can trace it."""
 
     array: Any
     axes: Any
@@ -35,17 +35,17 @@ class RelayoutCall(NamedTuple):
     sizes: Mapping[str, Any] = {}
 
     def rearrangement(self) -> Rearrangement:
-        """Return what the call does to the array's shape."""
+        """Return the rearrangement of the array's dimensions."""
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError with a reason for the first of these arguments that is given."""
+        """Raise RequestError with a reason if one of these arguments is given."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
 
     def for_torch(self) -> tuple[Any, str, str, list[int], str]:
-        """Return the arguments as an operator of torch can carry them: array, axes, names and extents of the sizes, executor."""
+        """Return the arguments of the torch operator: array, axes, names and lengths of the pattern's axes, executor."""
         axes = self.axes if isinstance(self.axes, str) else ",".join([str(axis) for axis in self.axes])
         return self.array, axes, " ".join(self.sizes), list(self.sizes.values()), self.executor or ""
 
@@ -53,14 +53,14 @@ class RelayoutCall(NamedTuple):
     def of_torch(
         cls, array: Any, axes: str, names: str, extents: list[int], executor: str, out: Any = None
     ) -> RelayoutCall:
-        """Return the call whose :meth:`for_torch` these are."""
+        """Return the call from the arguments that :meth:`for_torch` returned."""
         sizes = dict(zip(names.split(), extents, strict=True))
         return cls(array, axes, out, executor=executor or None, sizes=sizes)
 
 
 @frozen(eq=False)
 class CheckedLaunch:
-    """What a checked call on device arrays has launched."""
+    """A frozen record of the launch of a checked call on device arrays."""
 
     launch: DeviceLauncher
     words: RelayoutSpec
@@ -75,7 +75,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 
     Args:
         call: the call.
-        on_launch: is told of a launch on the current stream of the first array's GPU, for later calls of the same kind.
+        on_launch: a function that gets each launch on the array's GPU, to cache it for later calls of the same kind.
     """
     if call.stream is not None:
         stream_handle(call.stream)
@@ -109,31 +109,29 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
 
 
 def _through(device: int, executor: str) -> AbstractContextManager[None]:
-    """Make a GPU the one that host arrays go through."""
+    """Return a context in which host arrays use a GPU."""
     if executor != "cuda":
-        raise RequestError(
-            f"device must be omitted where the relayout runs on the {executor}, got {short_repr(device)}"
-        )
+        raise RequestError(f"device must be omitted with the executor {executor}, got {short_repr(device)}")
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
         raise RequestError(
-            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0 on, got {short_repr(device)}"
+            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0, got {short_repr(device)}"
         )
     active: AbstractContextManager[None] = driver().active(device)
     return active
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that reads the current stream of the arrays' frameworks. Two frameworks must have the same stream."""
+    """Return a function that returns the current stream of the arrays' frameworks, which must be the same."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
 def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, ...]) -> SideArray:
-    """Return the facts of an array for a result of this shape: the caller's, or one that a framework has just made."""
+    """Return the record of an array for the result, after checking its shape, dtype, device and memory."""
     facts = array_of(name, result)
     if facts.shape != shape:
         raise RequestError(
-            f"{name} must have shape {shape}, the result of an array of {source.shape}, got {facts.shape}"
+            f"{name} must have shape {shape}, the shape of the result for an array of {source.shape}, got {facts.shape}"
         )
     if dtype_name(facts.dtype) != dtype_name(source.dtype) or facts.itemsize != source.itemsize:
         raise RequestError(
@@ -146,11 +144,11 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
     if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
-        raise RequestError("out is read-only")
+        raise RequestError("out must be writable, got a read-only array")
     if overlaps_itself(facts.memory):
         raise RequestError(
-            f"{name} overlaps itself: elements of shape {facts.shape} with strides of {facts.strides_bytes} bytes share memory; "
-            "pass an array whose elements lie apart"
+            f"{name} must not overlap itself, got shape {facts.shape} with strides of {facts.strides_bytes} bytes, whose elements "
+            "share memory: pass another array"
         )
     if overlaps(source.memory, facts.memory):
         raise RequestError(
@@ -160,16 +158,16 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
 
 
 def words_of(source: SideArray, moved: Rearrangement, out: SideArray) -> RelayoutSpec:
-    """Return the words that a relayout of an array into another moves, with dimensions in the destination's order.
+    """Return a relayout between two arrays as a relayout of words, with dimensions in the destination's order.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
-    bytes, or a misaligned element) adds a dimension, the innermost on both sides.
+    bytes, or a misaligned element) adds an innermost dimension on both sides.
     """
     src, dst = moved.source_strides(source.strides_bytes), moved.destination_strides(out.strides_bytes)
     dims = [(moved.extents[n], src[n], dst[n]) for n in moved.order if moved.extents[n] != 1]
     steps = [step for _, *both in dims for step in both]
     word = gcd(WIDEST_BYTES, source.itemsize, source.pointer, out.pointer, *steps)
-    if source.itemsize > word or not dims:  # also where there is nothing but one element
+    if source.itemsize > word or not dims:  # also for a single element
         dims.append((source.itemsize // word, word, word))
     extents, src, dst = zip(*dims, strict=True)
     return RelayoutSpec(extents, tuple(step // word for step in src), tuple(step // word for step in dst), word)

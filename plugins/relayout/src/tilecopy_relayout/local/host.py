@@ -1,4 +1,4 @@
-"""Host arrays: moved on the emulator, or through a GPU in pieces that fit its memory."""
+"""Relayouts of host arrays, on the emulator or through a GPU in pieces that fit its memory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..planner.problem import RelayoutSpec
 from ..validation import EXECUTOR
 
 EMULATED_TARGET = "sm_90"
-"""What is emulated where no target is named."""
+"""The default target on the emulator."""
 NEVER_WRITTEN = 0xA5
-"""What memory is filled with before a relayout into it is verified."""
+"""The byte that fills memory before a relayout into it is verified."""
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """Return the executor of an array. For host memory: the named one, else ``cuda`` if there is a GPU, else ``emulator``.
+    """Return the executor for an array. For host memory it is the caller's choice, or ``cuda`` if there is a GPU, or ``emulator``.
 
     Args:
         name: the caller's choice, or None.
@@ -37,9 +37,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
     if name is not None:
         EXECUTOR.check(name, "relayout", "executor")
     if device is not None and name == "emulator":
-        raise RequestError(
-            f"executor={name!r} needs a host array, but the array is on GPU {device}: copy it to the host"
-        )
+        raise RequestError(f"executor={name!r} needs a host array, got an array on GPU {device}: copy it to the host")
     if device is not None or name is not None:
         return name or "cuda"
     return "cuda" if unavailable_reason("cuda") is None else "emulator"
@@ -53,15 +51,15 @@ def target_of_gpu(device: int) -> str:
 
 
 def current_gpu() -> int:
-    """Return the GPU that host arrays go through: the GPU whose context is current in this thread, else the first."""
+    """Return the GPU for host arrays: the one whose context is current in this thread, or the first."""
     return int(driver().current_device())
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Return the boxes that cover an array in row-major order. Each box is contiguous.
+    """Yield contiguous boxes that cover an array in row-major order.
 
     Args:
-        shape: of the array.
+        shape: the shape of the array.
         most: the largest number of elements of a box; a number below 1 counts as 1.
     """
     if not shape:
@@ -74,7 +72,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the bytes of both sides of a piece: 80 percent of the GPU's free memory; None on the emulator, which uses host memory."""
+    """Return the most bytes of both sides of a piece: 80 percent of the GPU's free memory, or None for the emulator."""
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
@@ -85,11 +83,11 @@ def default_memory_bytes(executor: str) -> int | None:
 
 
 def move_in_pieces(source: Any, result: Any, executor: str) -> None:
-    """Move host words in pieces that fit: ``result[...] = source``.
+    """Copy words in host memory, ``result[...] = source``, in pieces that fit.
 
     Args:
-        source: of a word's dtype, any strides.
-        result: of that dtype and shape, any strides that do not overlap.
+        source: an array of words with any strides.
+        result: an array of the same dtype and shape, with any strides that do not overlap.
         executor: ``cuda`` or ``emulator``.
     """
     limit = default_memory_bytes(executor)
@@ -103,14 +101,14 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Move one piece of host words.
+    """Copy one piece of words in host memory.
 
     Args:
-        source: as for :func:`move_in_pieces`.
-        result: the same; C-contiguous if the executor is ``cuda``.
+        source: as in :func:`move_in_pieces`.
+        result: as in :func:`move_in_pieces`, and C-contiguous if the executor is ``cuda``.
         executor: ``cuda`` or ``emulator``.
-        target: architecture; by default the GPU's own, or the emulated one.
-        timed_runs: the number of launches to time by device events, into memory that was filled before; 0 times none.
+        target: the target; by default that of the GPU, or ``EMULATED_TARGET``.
+        timed_runs: the number of launches to time by CUDA events, into memory that was filled before; 0 for no timing.
 
     Returns:
         Seconds of the relayout alone (the median), without copies to a device and back; 0 on a GPU if no runs are timed.
@@ -136,8 +134,8 @@ def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> floa
         from tilecopy_cuda import DeviceArray, time_on_device
     if capturing := capturing_framework():
         raise RequestError(
-            f"host arrays cannot be moved while the current stream of {capturing} is captured into a graph: pass device arrays, "
-            "or call relayout before the capture"
+            f"host arrays are not supported while the current stream of {capturing} is captured into a graph: pass device "
+            "arrays, or call relayout before the capture"
         )
     cuda: Any = get_executor("cuda")
     memory, first, source = _compact(source)
@@ -160,13 +158,13 @@ def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> floa
 
 
 def _compact(source: Any) -> tuple[Any, int, Any]:
-    """Return the bytes to copy to a device, the place of the first element in them, and the array with its strides there.
+    """Return the bytes to copy to a device, the offset of the first element in them, and the array with its strides there.
 
-    These are the array's own bytes if it has no holes (dimensions in any order, broadcast or not), else a copy.
+    These are the array's own bytes if it has no gaps (dimensions in any order, broadcast or not), else a copy.
     """
     low, high = StridedMemory(source.ctypes.data, source.shape, source.strides, source.itemsize).byte_bounds
     if high - low > source.nbytes:
         source = np.ascontiguousarray(source)
         low, high = source.ctypes.data, source.ctypes.data + source.nbytes
     memory = np.asarray((ctypes.c_uint8 * (high - low)).from_address(low))
-    return memory, source.ctypes.data - low, source  # which keeps the memory alive
+    return memory, source.ctypes.data - low, source  # the array keeps the memory alive

@@ -1,4 +1,4 @@
-"""The tilings that are considered for a problem."""
+"""The candidate tilings of a problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .problem import Problem
 from .tilings import CHUNK_BYTES, LANES, Kind, Tiling, dims_by_stride, sector_elems, thread_values_of, vector
 
 SHORT_RUN_BYTES, RUN_BYTES = (32, 64), (128, 256, 512)
-"""Contiguous bytes of a box on a side; the short runs are for small arrays."""
+"""Contiguous bytes of a box on one side; the short runs are only for small arrays."""
 LONG_RUN_BYTES, LONG_TILE_BYTES = (1024, 2048, 4096), 16384
 """For boxes that would otherwise be small because of the place of the other side's innermost dimension."""
 THREADS = (128, 256, 512, 1024)
@@ -19,18 +19,18 @@ TILE_BYTES, THREAD_BYTES = (4096, 65536), (16, 256)
 SMALL_BYTES, SMALL_TILE_BYTES, SMALL_THREAD_BYTES = 1 << 25, 1024, (16, 64)
 """Arrays below this size do not fill the GPU with large boxes. Their boxes may be smaller, with fewer bytes per thread."""
 DIRECT_TILE_BYTES, DIRECT_THREAD_BYTES = (4096, 8192, 16384, 2048), (8, 64)
-"""The bytes of a box, and of a thread, if nothing goes through shared memory. The first of equal candidates is taken."""
+"""The bytes of a box, and of a thread, without shared memory. The first of equal candidates is chosen."""
 SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES, SHIFTED_THREADS = (512, 256), (416, 1024), (512, 1024, 256)
-"""Boxes of misaligned rows. They are large, because each row adds a margin (416: three whole lines with it, four boxes an SM)."""
+"""Boxes of misaligned rows. They are large, because each row has a margin (416 with it is three lines; four boxes per SM)."""
 LEAST_BYTES = LANES * CHUNK_BYTES
 """The smallest box with work for a warp. For smaller boxes, one element per thread is as fast."""
 ELEMENT_THREADS = 256
 MOST_IDLE = 8
-"""Threads of a CTA for each thread that has something to do. With more, one element per thread is faster."""
+"""The most threads of a CTA per active thread. With more, one element per thread is faster."""
 
 
 def candidates(problem: Problem) -> list[Tiling]:
-    """Return every tiling that is considered; at least one."""
+    """Return the candidate tilings of a problem, at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
     tilings = (
         []
@@ -42,12 +42,12 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 
 def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
-    """Return whether enough threads find work: extents like 67 have no divisor that could be spread over some of 64 threads."""
+    """Return True if enough threads are active; an extent such as 67 has no divisor that fits 64 threads."""
     return tiling.divides or thread_values_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the CTAs along the destination, or along the source."""
+    """Return the orders of the CTAs: along the destination and along the source."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 
@@ -72,7 +72,7 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
             tiles.append(tile)
     tiles = tiles or [_tile_of_runs(problem, (by_src, RUN_BYTES[0]), (by_dst, RUN_BYTES[0]))]
     kinds: tuple[Kind, ...] = ("scatter", "gather")
-    if small and aligned:  # what tells them apart is the vector that global memory sees from registers
+    if small and aligned:  # they differ in the vector between global memory and registers
         kinds = kinds[:1] if vector(problem, by_src[0], "src") >= vector(problem, by_dst[0], "dst") else kinds[1:]
     threads = (32, 64, *THREADS)
     yield from _tilings_of(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
@@ -86,7 +86,7 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
 
 
 def _tile_of_runs(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
-    """Return the box whose runs along orders of dimensions have so many bytes, as far as each dimension is whole."""
+    """Return the box that has runs of the given bytes along orders of dimensions, as far as the dimensions allow."""
     tile = [1] * len(problem.dims)
     for order, run_bytes in runs:
         have, elems = 1, max(1, run_bytes // problem.elem_bytes)
@@ -107,7 +107,7 @@ def _tilings_of(
     threads: Sequence[int],
     thread_bytes: tuple[int, int],
 ) -> Iterator[Tiling]:
-    """Yield the tilings of each box with each number of threads that has something to do, in each order."""
+    """Yield the tilings of each box with each suitable number of threads, in each order and kind."""
     both = orders(problem)
     for tile in dict.fromkeys(tiles):
         nbytes = prod(tile) * problem.elem_bytes

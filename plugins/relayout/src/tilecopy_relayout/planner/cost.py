@@ -35,11 +35,11 @@ SMS, SM_THREADS, SM_CTAS, SM_SHARED_BYTES = 132, 2048, 32, 227 * 1024
 LONG_RUN_BYTES = 256
 """Contiguous bytes of a box. Longer runs gain nothing."""
 LEADING_RUN_PENALTY = {"src": 0.035, "dst": 0.02}
-"""The cost of runs of half that length, on the side that the CTAs follow. Each further halving doubles the cost."""
+"""The cost of runs of half this length on the side that consecutive CTAs follow. Each further halving doubles the cost."""
 OTHER_RUN_PENALTY = {"src": 0.05, "dst": 0.08}
 """The cost of such runs on the other side."""
 PARTIAL = {"src": 0.7, "dst": 1.5}
-"""The cost of a sector in which a run begins or ends. A sector that is written in parts must be completed."""
+"""The cost of a sector in which a run begins or ends. L2 must complete a sector that is partially written."""
 LEFT_PARTIAL = 7.0
 """The cost of such a sector in a destination whose neighbouring runs are written much later."""
 BYTES_OF_THREAD = {"direct": 16, "gather": 32, "scatter": 32, "shifted": 32}
@@ -49,32 +49,32 @@ TOO_FEW = 0.11
 DOUBLED = {"direct": 0.006, "gather": 0.012, "scatter": 0.018, "shifted": 0.0}
 """The cost of twice as many bytes."""
 FULL_CTA = 1024
-"""Threads of a CTA from which ``scatter`` loses no more than ``gather``: its loads are all in flight before any store."""
+"""The threads of a CTA from which ``scatter`` is as good as ``gather``: all its loads are in flight before any store."""
 BEST_SHARE = 0.97
 """The share of a plain copy that a relayout reaches if all factors are 1."""
 DRAM_BYTES_PER_CYCLE = 8.1
 """Bytes that an SM copies in a cycle when DRAM is the limit; L1 and shared memory take one wavefront in it."""
 L2_SECTORS_PER_DRAM_SECTOR = 1.6
-"""Sectors that L2 takes in the time in which DRAM takes one."""
+"""The sectors that L2 serves in the time in which DRAM serves one."""
 MOST_REGISTERS, SM_REGISTERS = 255, 1 << 16
 OTHER_REGISTERS, ON_THE_WAY = 24, 64
-"""Registers of a thread for addresses and guards, and for the data that a copy to or from shared memory holds at once."""
+"""Registers of a thread for addresses and guards, and for the data in flight of a copy to or from shared memory."""
 SPILLED = 4.0
-"""The factor of registers that do not fit and go to local memory."""
+"""The factor of a tiling whose registers spill to local memory."""
 MOST_ACTIVE, IDLE = 1.25, 0.1
-"""The number of threads for each active thread that has no cost, and the cost of each further thread."""
+"""The number of threads per active thread that costs nothing, and the cost of each further thread."""
 NARROW_THREADS, NARROW_CTA = 128, 0.02
 """From this number of threads in a CTA, accesses narrower than a word are slower; the cost of twice as many threads."""
 NARROW_BYTES, NARROW_BOX = 1 << 15, 0.1
 """The number of bytes of a box from which they are slower, and the cost of twice as many, if both sides have such accesses."""
 EXTRA, EDGE = 0.3, 0.2
-"""The cost of an element outside, and of a box that overhangs, relative to those inside."""
+"""The cost of an element outside the array, and of a box that overhangs, relative to those inside."""
 LATENCY_CYCLES, FEW_WAVES = 1500.0, 4
-"""The time that a CTA waits for its loads, stores and start. CTAs of more than this number of waves hide it."""
+"""The latency of a CTA's start, loads and stores in cycles, and the number of waves that hides it."""
 ELEMENT_BY_ELEMENT = 2.0
-"""The factor of one element per thread. There is nothing to choose, so it is not counted further."""
+"""The factor of one element per thread, which has no alternatives to compare with."""
 P_NORM = 6
-"""How little of one limit shows under another."""
+"""The norm that combines limits: the larger it is, the less a lower limit counts."""
 NOT_BUSY: float = (
     1 + (DRAM_BYTES_PER_CYCLE * 4 / LINE_BYTES) ** P_NORM + (1 / L2_SECTORS_PER_DRAM_SECTOR) ** P_NORM
 ) ** (1 / P_NORM)
@@ -83,15 +83,15 @@ NOT_BUSY: float = (
 
 @frozen
 class TilingCost:
-    """Factors by which a tiling is slower than a plain copy.
+    """A frozen record of the factors by which a tiling is slower than a plain copy.
 
     Attributes:
-        sectors: sectors in which runs begin and end.
-        runs: short contiguous runs, which leave the pages of DRAM early.
-        threads: bytes of a thread, its registers, and threads with nothing to do.
-        accesses: instructions that keep L1, shared memory or L2 busy longer than DRAM.
-        edges: boxes that overhang, and elements of boxes that lie outside.
-        tail: too few CTAs to hide the latency of one.
+        sectors: the factor of sectors in which runs begin and end.
+        runs: the factor of short contiguous runs, which use DRAM pages poorly.
+        threads: the factor of the bytes and registers of a thread, and of idle threads.
+        accesses: the factor of instructions that keep L1, shared memory or L2 busy longer than DRAM.
+        edges: the factor of boxes that overhang, and of their elements outside.
+        tail: the factor of too few CTAs to hide latency.
     """
 
     sectors: float
@@ -103,12 +103,12 @@ class TilingCost:
 
     @property
     def total(self) -> float:
-        """The product."""
+        """The product of the factors."""
         return self.sectors * self.runs * self.threads * self.accesses * self.edges * self.tail
 
     @property
     def share(self) -> float:
-        """The expected share of a plain copy's throughput."""
+        """The expected throughput relative to a plain copy."""
         return BEST_SHARE / self.total
 
 
@@ -121,7 +121,7 @@ def cost_of(problem: Problem, tiling: Tiling) -> TilingCost:
 
 
 def least_total(problem: Problem, tiling: Tiling) -> float:
-    """Return the total of a tiling, staged or direct, without what its accesses take: no more than that of :func:`cost_of`."""
+    """Return a lower bound of the total of :func:`cost_of`, without the factor of the accesses."""
     return prod(_factors(problem, tiling))
 
 
@@ -136,13 +136,13 @@ def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, flo
 
 @frozen
 class BoxCost:
-    """The cost of a box, whatever the number of threads.
+    """A frozen record of the cost of a box, independent of the number of threads.
 
     Attributes:
         ctas: number of boxes.
-        nbytes: of a box.
-        followed: the factors ``sectors`` and ``runs`` of :class:`TilingCost` where the CTAs follow that side.
-        edges: the factor of :class:`TilingCost`.
+        nbytes: bytes of a box.
+        followed: the side that consecutive CTAs follow -> the factors ``sectors`` and ``runs`` of :class:`TilingCost`.
+        edges: the factor ``edges`` of :class:`TilingCost`.
     """
 
     ctas: int
@@ -179,7 +179,7 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> BoxCost:
 
 
 def _tail(problem: Problem, tiling: Tiling, box: BoxCost) -> float:
-    """Return the time of CTAs that are too few to hide their latency, over the time of a plain copy of the same bytes."""
+    """Return the time of CTAs that are too few to hide their latency, relative to a plain copy of the same bytes."""
     resident = min(SM_THREADS // tiling.threads, SM_CTAS)
     if tiling.kind != "direct":
         resident = max(1, min(resident, SM_SHARED_BYTES // (box.nbytes + 1024)))
@@ -192,7 +192,7 @@ def _tail(problem: Problem, tiling: Tiling, box: BoxCost) -> float:
 
 
 def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
-    """Return the contiguous elements of a box on one side, and the dimensions that it has whole in them."""
+    """Return the number of contiguous elements of a box on one side, and the dimensions that they span."""
     have, whole = 1, list[int]()
     for n in dims_by_stride(problem, side):
         if abs(getattr(problem.dims[n], side)) != have:
@@ -205,7 +205,7 @@ def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
 
 
 def _threads(tiling: Tiling, nbytes: int) -> float:
-    """Return the factor of a thread's bytes."""
+    """Return the factor of the number of bytes per thread."""
     ratio = nbytes / tiling.threads / BYTES_OF_THREAD[tiling.kind]
     if ratio < 1:
         return 1 + TOO_FEW * (1 / ratio - 1)
@@ -216,7 +216,7 @@ def _threads(tiling: Tiling, nbytes: int) -> float:
 
 
 def _crowding(problem: Problem, tiling: Tiling) -> float:
-    """Return the factor of threads that have nothing to do, and of registers that a thread needs but does not have.
+    """Return the factor of idle threads, and of registers that spill.
 
     Elements narrower than a word that are read or written one by one take a register each: all elements of a thread in
     its fragment, and on the other side as many as are in flight at once.
@@ -242,7 +242,7 @@ def _crowding(problem: Problem, tiling: Tiling) -> float:
 
 @lru_cache(maxsize=512)
 def _narrow(problem: Problem) -> dict[Side, bool]:
-    """Return whether each side is accessed by less than a word per thread."""
+    """Return for each side True if a thread accesses less than a word at a time."""
     return {
         side: vector(problem, dims_by_stride(problem, side)[0], side) * problem.elem_bytes < BANK_BYTES
         for side in SIDES
@@ -281,7 +281,7 @@ def _sectors(lanes: list[int], width_bytes: int) -> int:
 
 
 def _conflicts(lanes: list[int], width_bytes: int) -> int:
-    """Return the wavefronts of a warp's access to shared memory: the words of its lanes that meet on a bank, 128 bytes at a time."""
+    """Return the wavefronts of a warp's access to shared memory: the most words of one bank in each phase of 128 bytes."""
     words = max(1, min(width_bytes, CHUNK_BYTES) // BANK_BYTES)
     group, waves = max(1, len(lanes) // words), 0
     for first in range(0, len(lanes), group):

@@ -1,6 +1,6 @@
-"""The kernels of a relayout. Each is a few copies of a box, which the variants lower.
+"""Kernels of relayouts. Each consists of a few copies of a box, which the variants lower.
 
-Elements of 1 and 2 bytes go through shared memory as words, and change places in the registers of their thread.
+Elements of 1 and 2 bytes go through shared memory as words, and are permuted in the registers of their thread.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
 
 
 def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the box with this start, in the source and in the destination."""
+    """Return the box with these starts, in the source and in the destination."""
     into = [slice(first, first + extent) for first, extent in zip(starts, tiling.tile, strict=True)]
     if tiling.kind == "shifted":
         into[-1] = slice(starts[-1] - sector_elems(problem), starts[-1] - sector_elems(problem) + tiling.tile[-1])
@@ -135,7 +135,7 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """Return the registers of a box, with a thread's elements of one vector, or of one word, beside each other."""
+    """Return the layout of a box in registers, in which the elements of a vector, or of a word, are contiguous."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     for mode in thread_values.modes:
         stride = mode.stride
@@ -162,7 +162,7 @@ def shared_layout(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
 
 
 def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, list[Any]]:
-    """Return the number of CTAs, and the numbers of the running one's box along each dimension (of its first box)."""
+    """Return the number of CTAs, and the index of this CTA's first box along each dimension."""
     counts, numbers = list(tiling.counts(problem)), list[Any]([0] * len(tiling.tile))
     grid_dims, turns = tiling.grid_dims(problem), tiling.tiles_per_cta(problem)
     if turns > 1:
@@ -177,7 +177,7 @@ def _boxes(k: tc.KernelBuilder, problem: Problem, tiling: Tiling) -> tuple[int, 
 
 
 def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any = 0) -> list[Any]:
-    """Return the start of a CTA's box of a turn; turns go along the dimension that changes fastest."""
+    """Return the starts of a CTA's box in an iteration; iterations go along the fastest dimension."""
     fastest, steps = tiling.grid_dims(problem)[-1:], tiling.steps(problem)
     starts: list[Any] = []
     for n, (number, back) in enumerate(zip(numbers, tiling.last_tile_shift(problem), strict=True)):

@@ -1,4 +1,4 @@
-"""Runs a plan on device addresses, or on NumPy arrays."""
+"""Functions that run a plan on device addresses or on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans a relayout: from shapes and strides to the normal form, the cheapest tiling and the built kernel."""
+"""Plans of relayouts, with the normal form, the cheapest tiling and the built kernel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .tilings import Tiling
 
 ALIGNMENTS = (1, 2, 4, 8, WIDEST_BYTES)
 _MOST_BYTES = 2**49
-"""What a GPU's virtual addresses reach."""
+"""The size of a GPU's virtual address space."""
 
 
 @frozen
 class RelayoutPlan:
-    """The plan of one relayout, for addresses that are multiples of ``align_bytes`` (16 by default).
+    """A frozen record of the plan of one relayout, for addresses that are multiples of ``align_bytes`` (16 by default).
 
     Attributes:
         spec: the relayout that was planned.
@@ -54,9 +54,9 @@ class RelayoutPlan:
 
     @property
     def expected_efficiency(self) -> float:
-        """The expected share of a plain copy's throughput, for arrays far larger than the caches.
+        """The expected throughput relative to a plain copy, for arrays far larger than the caches.
 
-        On an H200 it is within 12 percent of the measured share, and within 30 for elements of 1 and 2 bytes at any address.
+        On an H200 it is within 12 percent of the measured value, and within 30 for elements of 1 and 2 bytes at any address.
         """
         return self.cost.share
 
@@ -65,7 +65,7 @@ class RelayoutPlan:
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {dim.extent} elements {'backwards ' if n in problem.reversed else ''}"
-            f"(source step {dim.src}, destination step {dim.dst}), {extent} in a box"
+            f"(source stride {dim.src}, destination stride {dim.dst}), {extent} per box"
             for n, (dim, extent) in enumerate(zip(problem.dims, self.tiling.tile, strict=True))
         ]
         costs = ", ".join(f"{name} {factor:.2f}" for name, factor in factors if factor >= 1.005)
@@ -74,7 +74,8 @@ class RelayoutPlan:
                 f"relayout of {problem.size} elements of {problem.elem_bytes} bytes by {self.tiling.kind}: "
                 f"boxes of {self.tiling.nbytes(problem)} bytes, {self.tiling.threads} threads each",
                 *dims,
-                f"expected: {self.expected_efficiency:.0%} of a plain copy" + (f" (factors: {costs})" if costs else ""),
+                f"expected: {self.expected_efficiency:.0%} of the throughput of a plain copy"
+                + (f" (factors: {costs})" if costs else ""),
                 "",
                 self.kernel.explain(),
             ]
@@ -93,7 +94,7 @@ class RelayoutPlan:
         If addresses are multiples of fewer bytes than planned, the first call with them makes another plan.
 
         Raises:
-            RequestError: there is no such executor. The function raises it for invalid addresses and for arrays that are too short.
+            RequestError: the executor is unknown. The function raises it for invalid addresses and arrays that are too short.
         """
         plan = partial(_aligned, self.spec, str(self.kernel.target))
         if executor == "emulator":
@@ -116,25 +117,25 @@ def plan_relayout(
     target: str,
     **sizes: int,
 ) -> RelayoutPlan:
-    """Plan a relayout. Nothing is run, and no GPU is needed.
+    """Return the plan of a relayout. No GPU is needed.
 
     Args:
-        shape: of the source.
-        dtype: element type, of whole bytes.
-        axes: as :func:`relayout` takes them: a permutation, or a pattern.
-        strides: of the source, in elements; row-major by default; may be negative or 0.
-        out_strides: of the destination, in elements and in its own order of dimensions; row-major by default.
+        shape: the shape of the source.
+        dtype: the element type, of whole bytes.
+        axes: a permutation or a pattern, as in :func:`relayout`.
+        strides: the strides of the source in elements, row-major by default; they may be negative or 0.
+        out_strides: the strides of the destination in elements, in its own order of dimensions, row-major by default.
         align_bytes: the address of the first source element is a multiple of this: 1, 2, 4, 8 or 16, and at least the bytes
             of an element.
         out_align_bytes: the same for the destination.
-        target: such as ``"sm_90a"``.
-        sizes: extents of names in the pattern.
+        target: the target, such as ``"sm_90a"``.
+        sizes: lengths of axes of the pattern.
 
     Raises:
         RequestError: ``axes``, an extent, a stride or an alignment is invalid, the array has no elements, or the dtype is not
             of whole bytes.
         NoVariantError: a variant that the plan needs is not installed.
-        TargetError: there is no such target.
+        TargetError: the target is unknown.
     """
     element_type, extents = tc.dtype_of(dtype), integers_of("shape", shape)
     elem_bytes = element_type.bits // 8
@@ -145,17 +146,17 @@ def plan_relayout(
     if min(extents, default=1) < 0:
         raise tc.RequestError(f"shape must not have negative extents, got {short_repr(shape)}")
     if 0 in extents:
-        raise tc.RequestError(f"shape must have elements, got {short_repr(shape)}")
+        raise tc.RequestError(f"shape must have at least one element, got {short_repr(shape)}")
     if prod(extents) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(
-            f"shape must fit the addresses of a GPU, got {short_repr(shape)}: {prod(extents) * elem_bytes} bytes"
+            f"shape must have at most {_MOST_BYTES} bytes, got {short_repr(shape)} with {prod(extents) * elem_bytes} bytes"
         )
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     if overlaps_itself(StridedMemory(0, moved.extents, out_steps, 1)):
         raise tc.RequestError(
-            f"out_strides must keep the elements of {moved.shape} apart, got {short_repr(out_strides)}"
+            f"out_strides must not make elements of shape {moved.shape} overlap, got {short_repr(out_strides)}"
         )
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
@@ -169,7 +170,7 @@ def plan_relayout(
 def plan_of(
     spec: RelayoutSpec, target: str, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
 ) -> RelayoutPlan:
-    """Return the plan of a relayout that was checked, for addresses that are multiples of so many bytes."""
+    """Return the plan of a valid relayout, for addresses with these alignments in bytes."""
     return RelayoutPlan(spec, *_aligned(spec, target, src_align, dst_align))
 
 
@@ -192,13 +193,13 @@ def _aligned(spec: RelayoutSpec, target: str, src_align: int, dst_align: int) ->
 
 @lru_cache(maxsize=512)
 def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]:
-    """Return the best tiling of a problem and its kernel; both depend only on the arguments and the installed packages."""
+    """Return the best tiling of a problem and its kernel. Cached, because they depend only on the arguments."""
     tiling, _ = choose(problem)
     return tiling, build(problem, tiling, target)
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the tiling with the least expected cost; the first of equals."""
+    """Return the tiling with the least expected cost (the first if equal) and its cost."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

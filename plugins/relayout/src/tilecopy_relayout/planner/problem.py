@@ -1,8 +1,7 @@
-"""The normal form of a relayout: only what affects the bytes that move.
+"""The normal form of a relayout, which has only what affects the bytes that move.
 
-Dimensions of one element are dropped. Dimensions that stay together are fused. Both sides' steps along the destination are
-made positive. Elements that always move together become one wider element. Two relayouts with the same
-:class:`Problem` are the same work.
+Dimensions of extent 1 are dropped. Dimensions that stay together are fused. The destination's strides are made positive.
+Elements that always move together become one wider element. Two relayouts with the same :class:`Problem` have the same plan.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from tilecopy.overlap import StridedMemory
 from tilecopy_core.plugin import frozen
 
 DTYPES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
-"""What elements of so many bytes are moved as; nothing is computed on them."""
+"""Bytes of an element -> the dtype with which it is copied."""
 WIDEST_BYTES = 16
 """The widest element that a thread moves with one instruction."""
 
 
 @frozen
 class RelayoutSpec:
-    """A relayout as a copy between two strided arrays of the same extents, in elements.
+    """A frozen record of a relayout as a copy between two strided arrays of the same shape.
 
     Attributes:
-        extents: of the dimensions, in any order; none is 0.
-        src: step of the source along each.
-        dst: step of the destination along each.
+        extents: the extents of the dimensions, in any order; none is 0.
+        src: the strides of the source, in elements.
+        dst: the strides of the destination, in elements.
         elem_bytes: bytes of an element.
     """
 
@@ -39,7 +38,7 @@ class RelayoutSpec:
 
     @property
     def dtype(self) -> str:
-        """What elements are moved as."""
+        """The dtype with which elements are copied."""
         return DTYPES[self.elem_bytes]
 
     @property
@@ -52,12 +51,12 @@ class RelayoutSpec:
 
 @frozen
 class Dim:
-    """One dimension of a relayout.
+    """A frozen record of one dimension of a relayout.
 
     Attributes:
         extent: elements along it.
-        src: step of the source, in elements; 0 for a broadcast.
-        dst: step of the destination, in elements; at least 1.
+        src: stride of the source, in elements; 0 for a broadcast.
+        dst: stride of the destination, in elements; at least 1.
     """
 
     extent: int
@@ -67,13 +66,13 @@ class Dim:
 
 @frozen(cache_hash=True)
 class Problem:
-    """A relayout in its normal form.
+    """A frozen record of the normal form of a relayout.
 
     Attributes:
-        dims: by falling step of the destination; one of extent 1 where one element moves.
+        dims: the dimensions by falling stride of the destination; one of extent 1 if a single element moves.
         elem_bytes: bytes of one element: 1, 2, 4, 8 or 16.
-        src_align: the address of the first source element is a multiple of this, up to 16.
-        dst_align: the same for the destination.
+        src_align: alignment of the first source element in bytes, up to 16.
+        dst_align: alignment of the first destination element in bytes, up to 16.
         reversed: the dimensions along which the source is read backwards. Their ``src`` is positive here, and the
             first source element is the element with the lowest address.
     """
@@ -86,24 +85,24 @@ class Problem:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(dim.extent for dim in self.dims)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written."""
+        """The number of bytes written."""
         return self.size * self.elem_bytes
 
     @property
     def innermost(self) -> int:
-        """The dimension along which the source runs: its smallest step that is not 0; the last where all are 0."""
+        """The dimension with the smallest non-zero stride of the source, or the last if all strides are 0."""
         steps = [(abs(d.src), -n) for n, d in enumerate(self.dims) if d.src]
         return -min(steps)[1] if steps else len(self.dims) - 1
 
 
 @frozen
 class BaseOffsets:
-    """The start of a normal form: bytes from the caller's first elements to its first elements."""
+    """A frozen record of the bytes from the caller's first elements to the first elements of the normal form."""
 
     src_bytes: int
     dst_bytes: int
@@ -118,15 +117,15 @@ def problem_of(
     src_align: int = WIDEST_BYTES,
     dst_align: int = WIDEST_BYTES,
 ) -> tuple[Problem, BaseOffsets]:
-    """Return the normal form of a relayout, and where it begins.
+    """Return the normal form of a relayout, and its base offsets.
 
     Args:
-        extents: of its dimensions, in any order; none is 0.
-        src: step of the source along each, in elements.
-        dst: step of the destination along each, in elements.
+        extents: the extents of its dimensions, in any order; none is 0.
+        src: the strides of the source, in elements.
+        dst: the strides of the destination, in elements.
         elem_bytes: bytes of one element.
-        src_align: the address of the caller's first source element is a multiple of this.
-        dst_align: the address of the caller's first destination element is a multiple of this.
+        src_align: alignment of the caller's first source element.
+        dst_align: alignment of the caller's first destination element.
     """
     src_start = dst_start = 0
     dims = []

@@ -70,15 +70,15 @@ class Tiling:
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
 
     def grid_dims(self, problem: Problem) -> list[int]:
-        """Return the dimensions along which there is more than one box, slowest first."""
+        """Return the dimensions with more than one box, slowest first."""
         counts = self.counts(problem)
         return [n for n in self.order if counts[n] > 1]
 
     def tiles_per_cta(self, problem: Problem) -> int:
-        """Return the boxes that a CTA moves one after another, neighbours along the dimension that is walked fastest.
+        """Return the number of boxes that a CTA moves one after another, along the fastest dimension.
 
-        Two if a box takes so much shared memory that few CTAs share an SM. The loads of the second are in flight
-        while the first is stored. Otherwise other CTAs would have to hide them.
+        It is 2 if a box takes so much shared memory that few CTAs share an SM. Then the loads of the second box are in
+        flight while the first is stored. In other cases, other CTAs hide the latency.
         """
         grid_dims = self.grid_dims(problem)
         if self.kind != "scatter" or self.nbytes(problem) < ALONE_BYTES or not grid_dims:
@@ -87,10 +87,10 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return how much earlier the last box along each dimension begins than its number says, so that it ends with the dimension.
+        """Return the shift of the last box along each dimension, so that the box ends with the dimension.
 
-        It moves some elements that its neighbour moves too, to the same places, and none is outside. It is 0 if the boxes end
-        with the dimension, and if that start would split a vector. In the second case the last box overhangs.
+        A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
+        end with the dimension, or if it would split a vector. In the second case the last box overhangs.
         """
         spare = [
             count * step - dim.extent
@@ -105,13 +105,13 @@ class Tiling:
         return tuple(spare)
 
     def overhangs(self, problem: Problem) -> bool:
-        """Return whether a box may leave the arrays."""
+        """Return True if a box may exceed the arrays."""
         uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
         uneven_shifts = zip(uneven, self.last_tile_shift(problem), strict=True)
         return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in uneven_shifts)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
-        """Return the boxes along each dimension."""
+        """Return the number of boxes along each dimension."""
         extents = [dim.extent for dim in problem.dims]
         if self.kind == "shifted":
             extents[-1] += sector_elems(problem) - 1  # the last one may begin that much early
@@ -120,25 +120,25 @@ class Tiling:
 
 @lru_cache(maxsize=4096)
 def _halves(tile: tuple[int, ...]) -> bool:
-    """Return whether every extent is a power of two."""
+    """Return True if every extent is a power of two."""
     return not any(extent & (extent - 1) for extent in tile)
 
 
 def sector_elems(problem: Problem) -> int:
-    """Return the elements of a sector."""
+    """Return the number of elements of a sector."""
     return SECTOR_BYTES // problem.elem_bytes
 
 
 @frozen
 class LayoutMode:
-    """A part of a dimension's coordinate in the box, which chooses a thread or a register.
+    """A frozen record of a mode: a part of a dimension's coordinate in the box that selects a thread or a register.
 
     Attributes:
         dim: the dimension.
-        extent: values of the mode.
-        weight: what one step of it is along the dimension, in elements.
-        stride: what one step of it adds to the thread or register.
-        thread: which of the two.
+        extent: the number of values of the mode.
+        weight: elements along the dimension per step of the mode.
+        stride: threads or registers per step of the mode.
+        thread: True if the mode selects a thread, False for a register.
     """
 
     dim: int
@@ -150,14 +150,14 @@ class LayoutMode:
 
 @frozen
 class ThreadValueLayout:
-    """The elements of a box that each thread moves.
+    """A frozen record of the elements of a box that each thread moves.
 
     Attributes:
-        modes: of each dimension from its innermost.
+        modes: the modes of each dimension, innermost first.
         run: the dimension of the thread's vectors in global memory.
-        vec: elements of one of them.
+        vec: elements of a vector.
         other: the dimension that is innermost in shared memory; ``run`` for ``direct``.
-        word: elements along it that a thread takes together.
+        word: elements along ``other`` that a thread moves together.
     """
 
     modes: tuple[LayoutMode, ...]
@@ -168,16 +168,16 @@ class ThreadValueLayout:
 
     @property
     def threads(self) -> int:
-        """The number of threads of a CTA that have something to do."""
+        """The number of active threads of a CTA."""
         return prod(mode.extent for mode in self.modes if mode.thread)
 
     @property
     def permutes_registers(self) -> bool:
-        """True if a thread's elements change places between its vectors and its words."""
+        """True if a thread permutes elements between its vectors and its words."""
         return self.vec > 1 and self.word > 1
 
     def lanes(self, step: Callable[[LayoutMode], int]) -> list[int]:
-        """Return the offset of each lane of the first warp, where a mode's next value is ``step(mode)`` away."""
+        """Return the offset of each lane of the first warp, if each step of a mode adds ``step(mode)``."""
         offsets = [0]
         for mode in self.modes:
             if mode.thread and mode.stride < LANES:
@@ -187,20 +187,20 @@ class ThreadValueLayout:
 
     @property
     def lanes_across(self) -> int:
-        """Lanes beside each other along ``other``."""
+        """The number of adjacent lanes along ``other``."""
         across = [d for d in self.modes if d.thread and d.dim == self.other and d.stride < LANES]
         return min(across[0].extent, LANES // across[0].stride) if across else 1
 
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """Return the dimensions by rising step of a side; broadcasts last."""
+    """Return the dimensions by rising stride of a side, broadcasts last."""
     steps = [getattr(d, side) for d in problem.dims]
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the elements of the widest vector along a dimension that all other steps of a side keep aligned."""
+    """Return the number of elements of the widest vector along a dimension that stays aligned for all other strides of a side."""
     steps = [getattr(d, side) for d in problem.dims]
     align = problem.src_align if side == "src" else problem.dst_align
     vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
@@ -210,14 +210,14 @@ def vector(problem: Problem, dim: int, side: Side) -> int:
 
 
 class _ModeAllocator:
-    """Hands out the modes of a box from the innermost of each dimension outwards."""
+    """An allocator of the modes of a box, from the innermost of each dimension outwards."""
 
     def __init__(self, tile: Sequence[int]) -> None:
         self.left, self.weight, self.found = list(tile), [1] * len(tile), list[LayoutMode]()
         self.threads = self.registers = 1
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Take the next mode of a dimension: its largest divisor that is not above ``most``."""
+        """Add the next mode of a dimension, its largest divisor up to ``most``, and return its extent."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         stride = self.threads if thread else self.registers
@@ -231,7 +231,7 @@ class _ModeAllocator:
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
-        """Spread the rest of each dimension in turn: over threads as long as there are some, then over registers."""
+        """Distribute the rest of each dimension, first over the remaining threads and then over registers."""
         for dim in dims:
             self.take(dim, threads // self.threads, thread=True)
         for dim in dims:
@@ -240,10 +240,10 @@ class _ModeAllocator:
 
 @lru_cache(maxsize=1024)
 def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
-    """Return the thread-value layout of a tiling: vectors along global memory, a whole line of lanes beside each other, then words across.
+    """Return the thread-value layout of a tiling: vectors along global memory, adjacent lanes for a whole line, then words across.
 
-    Eight lanes of 16 bytes write or read one line of 128 bytes of global memory, and four such groups lie one word
-    apart in shared memory, so that a warp touches every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
+    Eight lanes of 16 bytes access one line of 128 bytes of global memory. Four such groups are one word apart in shared
+    memory, so that a warp accesses every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
     """
     modes, elem = _ModeAllocator(tiling.tile), problem.elem_bytes
     outwards = dims_by_stride(problem, "src" if tiling.kind in SCATTERS else "dst")
@@ -264,7 +264,7 @@ def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
 
 
 def _together(extent: int, word: int) -> int:
-    """Return the elements across the vectors for one thread: those of a word, or all where they are few."""
+    """Return the number of elements per thread across the vectors: those of a word, or all if there are few."""
     if extent % word == 0 and extent > 2 * word:
         return word
     return extent if extent <= MOST_TOGETHER else 1
@@ -272,10 +272,10 @@ def _together(extent: int, word: int) -> int:
 
 @frozen
 class SmemLayout:
-    """The box in shared memory, in the order of the side that is copied unchanged.
+    """A frozen record of the layout of a box in shared memory, in the order of the side that is copied unchanged.
 
     Attributes:
-        steps: elements from one coordinate of each dimension to the next.
+        steps: the stride of each dimension in elements.
         run: the dimension whose rows are padded.
         vec: rows between pads.
         jump: elements from one group of ``vec`` rows to the next.
@@ -287,7 +287,7 @@ class SmemLayout:
     jump: int
 
     def step(self, mode: LayoutMode) -> int:
-        """Return the elements from one value of a mode to the next."""
+        """Return the stride of a mode in elements."""
         if mode.dim == self.run and mode.weight >= self.vec:
             return mode.weight // self.vec * self.jump
         return mode.weight * self.steps[mode.dim]
@@ -296,12 +296,12 @@ class SmemLayout:
 def smem_layout_of(problem: Problem, tiling: Tiling, thread_values: ThreadValueLayout) -> SmemLayout:
     """Return the shared-memory layout of a tiling.
 
-    Neighbouring lanes along ``run`` are ``vec`` rows apart, and a row often covers all banks a whole number of times. A pad
-    as long as the words that the lanes across read together gives each group of lanes banks of its own.
+    Adjacent lanes along ``run`` are ``vec`` rows apart, and a row often spans all banks. Padding as long as the words that
+    the lanes across read together moves each group of lanes to other banks.
     """
     whole = (
         thread_values.word == tiling.tile[thread_values.other]
-    )  # a thread's words lie in one run, read by the widest vectors
+    )  # a thread's words are contiguous and read in the widest vectors
     unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else thread_values.lanes_across * thread_values.word
     steps, step, jump = [0] * len(problem.dims), 1, 1
     for n in dims_by_stride(problem, "src" if tiling.kind == "gather" else "dst"):
