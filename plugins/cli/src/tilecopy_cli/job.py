@@ -40,14 +40,14 @@ class TiledCopy:
 
 @attrs.frozen(eq=False)
 class TransferReport:
-    """The result of a job that moves an array from one file to another and verifies it.
+    """A frozen record of a finished job that moved an array from one file to another and verified it.
 
     Attributes:
-        shape, dtype, bytes: of the array.
-        seconds: of the move alone (a median on the GPU).
-        runs: how many moves that is the median of.
-        executor: which ran it.
-        target: the architecture that it was lowered for.
+        shape, dtype, bytes: the array's shape, dtype and number of bytes.
+        seconds: the time of the move alone (the median on the GPU).
+        runs: the number of moves that were timed.
+        executor: the executor that ran the kernel.
+        target: the target of the kernel.
         verified: how the result was checked.
     """
 
@@ -62,13 +62,13 @@ class TransferReport:
 
     @property
     def gb_per_s(self) -> float:
-        """Read and written."""
+        """The throughput in GB/s; each byte counts twice, as read and as written."""
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
 @attrs.frozen(eq=False)
 class RunReport(TransferReport):
-    """The result of ``tilecopy run``: the order of the array is ``C`` or ``F``; ``tiled`` copied it, or None where nothing is to copy."""
+    """A frozen record of a finished ``tilecopy run``, with the array's order, ``C`` or ``F``, and its kernel, None if it is empty."""
 
     order: str
     tiled: TiledCopy | None
