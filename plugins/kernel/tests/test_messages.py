@@ -37,7 +37,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: (k := builder()).param("A", (4,), "float32") and k.param("A", (4,), "float32"),
             tc.RequestError,
-            "param name 'A' is taken in kernel k",
+            "param name 'A' is already used in kernel k; choose another name",
         ),
         (
             lambda: builder().local((16 * 1024 + 1,), "uint8"),
@@ -67,12 +67,12 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().scalar("n", "float32"),
             tc.RequestError,
-            "scalar n: dtype 'float32' is not one of int32, uint32, int64",
+            "scalar n: dtype must be one of int32, uint32, int64, got 'float32'",
         ),
         (
             lambda: builder().scalar("n", "int32", lower=5, upper=4),
             tc.RequestError,
-            "scalar n: lower 5 is above upper 4",
+            "scalar n: lower must not be above upper, got 5 and 4",
         ),
         (
             lambda: builder().inline_ptx("mov.b32 {0}, {1};", 1),
@@ -82,7 +82,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().build(target="sm_80", cluster=2),
             tc.RequestError,
-            "a cluster of 2 CTAs needs sm_90 or newer; the target is sm_80",
+            "cluster: 2 CTAs need a target of sm_90 or newer, got sm_80",
         ),
         (
             lambda: (k := builder()).store(k.param("C", (4,), "float32")[0], k.load(k.param("A", (4,), "int32")[0])),
@@ -93,17 +93,17 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: launched(ARRAY, ARRAY.astype(np.float64), 1),
             tc.LaunchError,
-            "kernel k, argument B: dtype float64, declared float32; convert the array to float32, or build the kernel for its dtype",
+            "kernel k, argument B: dtype must be float32, got float64; convert the array to float32, or build the kernel for its dtype",
         ),
         (
             lambda: launched(ARRAY, ARRAY.T, 1),
             tc.LaunchError,
-            "kernel k, argument B: stride 1 elements in dimension 0, declared 64; pass a contiguous array or declare strides=",
+            "kernel k, argument B: the stride of dimension 0 must be 64 elements, got 1; pass a contiguous array or declare strides=",
         ),
         (
             lambda: launched(ARRAY[:32], ARRAY.copy(), 1),
             tc.LaunchError,
-            "kernel k, argument A: shape (32, 64), declared (64, 64)",
+            "kernel k, argument A: shape must be (64, 64), got (32, 64)",
         ),
         (
             lambda: launched(ARRAY, [1, 2], 1),
@@ -113,7 +113,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: launched(ARRAY, ARRAY.copy(), 10),
             tc.LaunchError,
-            "kernel k, scalar n: 10 is outside its declared 0 to 9; if it is meant, build the kernel with wider lower= or upper=",
+            "kernel k, scalar n must be from 0 to 9 as declared, got 10; build the kernel with wider lower= or upper= to allow it",
         ),
         (lambda: launched(ARRAY, ARRAY.copy(), 1.5), tc.LaunchError, "kernel k, scalar n must be an integer, got 1.5"),
         (

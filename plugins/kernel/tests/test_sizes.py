@@ -253,12 +253,20 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda k: k.size("M", lower=-1), tc.RequestError, "the bounds -1 to 2147483647 are not within 0"),
-        (lambda k: k.size("M", lower=9, upper=15, multiple_of=8), tc.RequestError, "no multiple of 8 is from 9 to 15"),
-        (lambda k: k.scalar("n", lower=3, upper=3, multiple_of=2), tc.RequestError, "no multiple of 2 is from 3 to 3"),
-        (lambda k: k.scalar("grid"), tc.RequestError, "'grid' is an option of each launch"),
-        (lambda k: k.param("stream", (8,), "float32"), tc.RequestError, "'stream' is an option of each launch"),
-        (lambda k: k.load(k.param("A", (8,), "float32")[-1]), tc.LayoutError, "a start does not count from the end"),
+        (lambda k: k.size("M", lower=-1), tc.RequestError, "must be within 0 to .*, got -1 to 2147483647"),
+        (
+            lambda k: k.size("M", lower=9, upper=15, multiple_of=8),
+            tc.RequestError,
+            "must contain a multiple of 8, got 9 to 15",
+        ),
+        (
+            lambda k: k.scalar("n", lower=3, upper=3, multiple_of=2),
+            tc.RequestError,
+            "must contain a multiple of 2, got 3 to 3",
+        ),
+        (lambda k: k.scalar("grid"), tc.RequestError, "'grid' is a keyword argument of launches"),
+        (lambda k: k.param("stream", (8,), "float32"), tc.RequestError, "'stream' is a keyword argument of launches"),
+        (lambda k: k.load(k.param("A", (8,), "float32")[-1]), tc.LayoutError, "start does not count from the end"),
         (
             lambda k: tc.symbol("n", lower=3, upper=3, multiple_of=2),
             tc.RequestError,
@@ -266,17 +274,17 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
         ),
         (lambda k: k.size("M", multiple_of=0), tc.RequestError, "multiple_of .* 0"),
         (lambda k: k.size("M", upper=4.0), tc.RequestError, "upper .* 4.0"),
-        (lambda k: (k.size("M"), k.size("M")), tc.RequestError, "'M' is taken"),
-        (lambda k: (k.size("M"), k.build(target="sm_80")), tc.RequestError, "no param has a dimension of M"),
+        (lambda k: (k.size("M"), k.size("M")), tc.RequestError, "'M' is already used"),
+        (lambda k: (k.size("M"), k.build(target="sm_80")), tc.RequestError, "no param has an extent or stride of M"),
         (
             lambda k: (k.param("A", (k.size("M") * k.size("N"),), "int8"), k.build(target="sm_80")),
             tc.RequestError,
-            "no param has a dimension of M",
+            "no param has an extent or stride of M",
         ),
         (
             lambda k: (k.param("A", (k.size("M") + k.size("N"),), "int8"), k.build(target="sm_80")),
             tc.RequestError,
-            "size M is read from the shapes of the arguments, and no param",
+            "size M cannot be read from the arguments, because no param",
         ),
         (lambda k: k.param("A", (k.block_id() + 1,), "int8"), tc.RequestError, "ctaid.x is neither"),
         (lambda k: k.param("A", (k.size("M", lower=1) - 2,), "int8"), tc.LayoutError, "M - 2 .* -1"),

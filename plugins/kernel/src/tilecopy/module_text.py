@@ -1,4 +1,4 @@
-"""The text of a PTX module, from the emitted lines of one kernel or from a plan."""
+"""Functions that write the text of a PTX module, from the emitted lines of a kernel or from a plan."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .emitted_text import emit_checked
 from .integer_text import symbols_in_order
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
-"""The most bytes that the parameters of a kernel take, without and with what more of them need (PTX ISA, kernel parameters)."""
+"""The most bytes of a kernel's parameters on any target, and with the version that allows more (PTX ISA, kernel parameters)."""
 _CLUSTERS = Needs(90, (7, 8))
-"""What a kernel with clusters needs."""
+"""The target and PTX version that a kernel with clusters needs."""
 
 
 @frozen
 class ParameterText:
-    """A kernel's declaration of a parameter: name, element type (such as ``b64``), and for an array of bytes its length and alignment."""
+    """The declaration of a parameter in PTX: name, element type (such as ``b64``), and the length and alignment of a byte array."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class ParameterText:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the parameter in bytes."""
+        """The size of the parameter in bytes."""
         return int(self.type[1:]) // 8 * (self.count or 1)
 
     def __str__(self) -> str:
@@ -53,26 +53,26 @@ class ParameterText:
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
     """Return the lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
 
-    A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on everything
-    from there on. One with an instruction that the table does not know keeps the requested target, and has the newest version that
-    the table knows of.
+    A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on that and
+    all newer ones. A module with an instruction that is not in the table keeps the requested target, and has the newest version in
+    the table.
     """
     target = requested if needs.targets or not needs.known else target_of(f"sm_{needs.arch}")
     return max(needs.version, target.ptx_version), target
 
 
 def directive_of(ptx: str, name: str) -> str:
-    """Return what a directive at the head of a module says, such as ``sm_90`` for ``.target``; "" where it is missing."""
+    """Return the value of a directive at the head of a module, such as ``sm_90`` for ``.target``, or "" if it is missing."""
     return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
 
 
 def parameter_text(recipe: Recipe, name: str) -> ParameterText:
-    """Return the parameter of a recipe."""
+    """Return the declaration of the parameter that a recipe computes."""
     return ParameterText(name, "b8", recipe.size_bytes, recipe.align_bytes)
 
 
 def parameter_bytes(parameters: Sequence[ParameterText]) -> int:
-    """Return the bytes that parameters take together; each begins at a multiple of its alignment."""
+    """Return the total bytes of parameters, each of which begins at a multiple of its alignment."""
     end = 0
     for parameter in parameters:
         align = parameter.align_bytes or parameter.size_bytes
@@ -90,13 +90,13 @@ def module_text(
 ) -> tuple[str, tuple[int, ...]]:
     """Return the text of a module with one kernel, with the lowest possible ``.version`` and ``.target``.
 
-    With the text goes, for each of its lines, the number of the statement that it came from (0 for none).
+    The second result has, for each line of the text, the number of its statement (0 for none).
     """
     needs = ptx.needs if cluster is None else merge(ptx.needs, _CLUSTERS)
     total = parameter_bytes(parameters)
     if total > _PARAMETERS_BYTES:
         raise PtxError(
-            f"kernel {name}: its {len(parameters)} parameters take {total:,} bytes; a kernel takes at most {_PARAMETERS_BYTES:,}: "
+            f"kernel {name}: the parameters must have at most {_PARAMETERS_BYTES:,} bytes, got {len(parameters)} with {total:,}: "
             "pass fewer arrays, or views of one array"
         )
     if total > _SMALL_PARAMETERS_BYTES:
@@ -122,23 +122,23 @@ def module_text(
     return text, (*[0] * len(lines), *[line.statement for line in emitted])
 
 
-@checked(plan=instance_of("a Plan, as plan() gives it", Plan), registry=optional(instance_of("a Registry", Registry)))
+@checked(plan=instance_of("a Plan, from plan()", Plan), registry=optional(instance_of("a Registry", Registry)))
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
     """Return a PTX module with one kernel that does only a plan's copy.
 
     The operands are parameters or are declared in the module:
 
     - a global array is a parameter ``param_NAME`` of 64 bits, its address;
-    - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits where its bounds are within those
+    - a symbol of starts, sizes, strides and options is a parameter ``param_NAME`` of 32 bits if its bounds are within those
       of an int32, else of 64; special registers such as block ids are read where they are used;
-    - a shared array is a ``.shared`` variable ``smem_NAME`` of the module, past 48 KiB a place in the dynamic pool ``smem_pool``;
+    - a shared array is a ``.shared`` variable ``smem_NAME`` of the module, above 48 KiB a part of the dynamic pool ``smem_pool``;
     - a fragment is virtual registers;
-    - what each launch makes, such as a tensor map, is a parameter of bytes behind all others.
+    - what each launch computes, such as a tensor map, is a parameter of bytes after all others.
 
-    Parameters stand in the order destination, source, symbols of both by first appearance, then what only options name. The
-    CTA has the threads that the plan was made for, else those of the scope. What completes the copy
-    (``plan.completion_steps``), and what it waits for, is not in the text. The plan's variant is looked up by its name in the
-    registry, by default the process's.
+    The order of parameters is: destination, source, symbols of both by first appearance, then those of options. The CTA has
+    the threads for which the plan was made, else those of the scope. The text does not contain the steps that complete the copy
+    (``plan.completion_steps``) or waits before it. The plan's variant is looked up by its name in the registry, by default that of
+    the process.
 
     Raises:
         RequestError: the name is not an identifier, two operands have the same name, or tensor memory has no address.
@@ -157,16 +157,16 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
             parameters[key] = (free, "b32" if fits(of_atom(what), 32) else "b64")
             continue
         if what.name in taken:
-            raise RequestError(f"{request}: two operands are called {what.name}; give each a name of its own")
+            raise RequestError(f"{request}: operands must have different names, got {what.name} twice")
         if what.space == "tmem" and what.allocated_addr is None:
             raise RequestError(
-                f"{request}: tensor memory {what.name} has no address; give Buffer an allocated_addr=, the shared word "
-                "that tcgen05.alloc writes it to, or build a kernel around the copy (KernelBuilder.tmem)"
+                f"{request}: tensor memory {what.name} has no address; pass allocated_addr= to Buffer, the shared word "
+                "to which tcgen05.alloc writes it, or build a kernel around the copy (KernelBuilder.tmem)"
             )
-        if what.space == "shared":  # its bytes, of which it may see a part
+        if what.space == "shared":  # all its bytes, because a view may have only a part
             span = (what.memory.span_bytes,)
             memories.append(Buffer(span, "uint8", space="shared", align_bytes=what.align_bytes, memory=what.memory))
-        # one without a type is not a parameter, but its name is taken
+        # one without a type is not a parameter, but its name is used
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
     scalars = {key: parameter for key, parameter in parameters.items() if isinstance(key, Symbol)}
@@ -180,7 +180,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
 
 
 def _operands(request: CopyRequest) -> Iterator[Buffer | Symbol]:
-    """The buffers and the symbols of a copy, in the order of the parameters; some come several times."""
+    """Yield the buffers and the symbols of a copy in the order of the parameters. Some may come several times."""
     regions = (request.dst, request.src)
     yield from (region.buffer for region in regions)
     for region in regions:

@@ -1,4 +1,4 @@
-"""What a message says if a package of NVIDIA is missing."""
+"""The advice of error messages about a missing package of NVIDIA."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["remedy"]
 
 
 def remedy(command: str) -> str:
-    """Return what to do about a missing package of NVIDIA.
+    """Return the advice of a message about a missing package of NVIDIA.
 
     Args:
         command: the command that installs it on Linux and Windows.
 
     Returns:
-        The command; on macOS, for which NVIDIA publishes none of its packages, that and what works there instead.
+        The command; on macOS, for which NVIDIA does not publish its packages, a sentence that says so and what works there.
     """
     if sys.platform == "darwin":
         return (
-            "NVIDIA publishes it for Linux and Windows alone; on macOS the emulator runs kernels, and .ptx files that nvcc made "
+            "NVIDIA publishes it only for Linux and Windows; on macOS the emulator runs kernels, and .ptx files that nvcc wrote "
             "elsewhere (docs/emulator.md)"
         )
     return command

@@ -1,4 +1,4 @@
-"""Whether strided arrays share bytes: exact, so that ``a[::2]`` may be written from ``a[1::2]``.
+"""An exact test if strided arrays share bytes, so that ``a[::2]`` may be written from ``a[1::2]``.
 
 Two elements overlap if a sum of strides times bounded integers has a given value. Ranges of bytes decide most cases.
 The other cases are a search over the dimensions, bounded by the remaining distance and by the greatest common divisor of
@@ -15,18 +15,18 @@ from tilecopy_core.plugin import frozen
 __all__ = ["StridedMemory", "overlaps", "overlaps_itself"]
 
 _MOST_STEPS = 100_000
-"""Steps of a search, a few hundredths of a second; arrays that people make take some dozens."""
+"""The most steps of a search, which take a few hundredths of a second. Usual arrays take some dozens."""
 
 
 @frozen
 class StridedMemory:
-    """The bytes of a strided array.
+    """A frozen record of the memory of a strided array.
 
     Attributes:
-        start: address of element [0, ..., 0].
-        shape: extents.
-        strides_bytes: of each dimension, of any sign.
-        itemsize: bytes of an element.
+        start: the address of element [0, ..., 0].
+        shape: the extents.
+        strides_bytes: the stride of each dimension in bytes, of any sign.
+        itemsize: the bytes of an element.
     """
 
     start: int
@@ -36,12 +36,12 @@ class StridedMemory:
 
     @property
     def steps(self) -> list[tuple[int, int]]:
-        """``(extent, stride)`` of each dimension in which it reaches out."""
+        """``(extent, stride)`` of each dimension with more than one element."""
         return [(e, s) for e, s in zip(self.shape, self.strides_bytes, strict=True) if e > 1]
 
     @property
     def byte_bounds(self) -> tuple[int, int]:
-        """Return the first byte, and the byte after the last; equal if the array is empty."""
+        """The addresses of the first byte and of the byte after the last. They are equal if the array is empty."""
         if 0 in self.shape or not self.itemsize:
             return self.start, self.start
         reach = [(e - 1) * s for e, s in self.steps]
@@ -50,7 +50,7 @@ class StridedMemory:
 
 
 def overlaps(one: StridedMemory, other: StridedMemory) -> bool:
-    """Return whether two arrays have a byte in common (True also if the search takes too long)."""
+    """Return True if two arrays have a byte in common, or if the search takes too long."""
     (low, high), (other_low, other_high) = one.byte_bounds, other.byte_bounds
     if low == high or other_low == other_high or high <= other_low or other_high <= low:
         return False
@@ -61,7 +61,7 @@ def overlaps(one: StridedMemory, other: StridedMemory) -> bool:
 
 
 def overlaps_itself(array: StridedMemory) -> bool:
-    """Return whether two elements of an array have a byte in common (True also if the search takes too long)."""
+    """Return True if two elements of an array have a byte in common, or if the search takes too long."""
     if 0 in array.shape:
         return False
     steps = sorted(array.steps, key=lambda step: -abs(step[1]))
@@ -81,9 +81,9 @@ def overlaps_itself(array: StridedMemory) -> bool:
 
 
 def _solvable(terms: Sequence[tuple[int, int, int]], value: int) -> bool:
-    """Return whether integers x with ``low <= x <= high`` give ``sum(a * x) == value``, for terms ``(a, low, high)``."""
+    """Return True if integers x with ``low <= x <= high`` solve ``sum(a * x) == value``, for terms ``(a, low, high)``."""
     ranges: dict[int, int] = {}
-    for a, low, high in terms:  # every a positive and every low 0; equal strides are one
+    for a, low, high in terms:  # make every a positive and every low 0, and merge equal strides
         value -= a * (low if a > 0 else high)
         if a and high > low:
             ranges[abs(a)] = ranges.get(abs(a), 0) + high - low
@@ -106,7 +106,7 @@ def _solvable(terms: Sequence[tuple[int, int, int]], value: int) -> bool:
         least, most = max(0, -(-(rest - reaches[index + 1]) // a)), min(most, rest // a)
         below = divisors[index + 1]
         period = below // gcd(a, below) if below else 1
-        if period > 1:  # a * x must leave what the strides below divide
+        if period > 1:  # the rest after a * x must be a multiple of the gcd of the strides below
             unit = below // period
             wanted = rest // unit * pow(a // unit, -1, period) % period
             least += (wanted - least) % period

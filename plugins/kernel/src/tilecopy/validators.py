@@ -1,7 +1,7 @@
-"""Validators of what users pass to functions of any package: those of the core, and those of paths, functions and mappings.
+"""Validators of users' arguments, for all packages: those of the core, and those of paths, functions and mappings.
 
-A function is decorated with :func:`checked`; where that is too late or too slow, ``VALIDATOR.check(value, where, name)`` does the same.
-Records are checked by attrs, which takes each of these as ``validator=``.
+Functions are decorated with :func:`checked`, or call ``VALIDATOR.check(value, where, name)`` if the decorator is too late or too slow.
+Attributes of attrs classes take each of these as ``validator=``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def _is_path(value: Any) -> bool:
     return bool(os.fsencode(value))  # raises if no file system has such a name
 
 
-PATH = Validator("a path: text, or a pathlib.Path", _is_path)
+PATH = Validator("a path (a string or a pathlib.Path)", _is_path)
 FUNCTION = Validator("a function", callable)
 
 
 def mapping_of(validator: Validator) -> Validator:
-    """Return a validator of mappings from names in which each value is valid."""
+    """Return a validator of mappings from strings to valid values."""
     return Validator(
-        f"a mapping from names, in which each value is {validator.rule}",
+        f"a mapping from strings to values, each {validator.rule}",
         lambda value: (
             isinstance(value, Mapping) and all(isinstance(name, str) and validator.fits(value[name]) for name in value)
         ),

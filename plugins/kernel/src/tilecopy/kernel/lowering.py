@@ -1,4 +1,4 @@
-"""Lowers the description of a kernel to PTX text, with all that a launch needs."""
+"""The lowering of a kernel's description to a built kernel."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .statements import LocatedStatement, Lowering
 
 @attrs.define(eq=False)
 class Description:
-    """A kernel as described: what KernelBuilder collects.
+    """The description of a kernel, which KernelBuilder records.
 
     Attributes:
         written: the names of the arrays that it writes.
-        notes: what :meth:`BuiltKernel.explain` says of its text.
-        allocations: how many times it allocates tensor memory.
-        cta_group: of its tensor memory, 1 or 2; None where nothing says it.
+        notes: sentences about its PTX for :meth:`BuiltKernel.explain`.
+        allocations: the number of allocations of tensor memory.
+        cta_group: the ``cta_group`` of its instructions, 1 or 2, or None if no instruction has one.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Description:
 
     @property
     def group(self) -> int:
-        """Return the ``cta_group`` of its instructions."""
+        """The ``cta_group`` of its instructions; 1 by default."""
         return self.cta_group or 1
 
 
@@ -61,7 +61,7 @@ def lower_kernel(
     min_ctas_per_sm: int | None,
     registry: Registry | None,
 ) -> BuiltKernel:
-    """Lower recorded statements for a target."""
+    """Lower a described kernel for a target and return the built kernel."""
     chosen = target_of(target)
     grid3 = None if grid is None else grid_of(grid)
     sizes = _sizes(described)
@@ -92,7 +92,7 @@ def lower_kernel(
     context.run(described.body)
     if described.group == 2 and cluster_ctas % 2:
         raise RequestError(
-            f"kernel {described.name}: cta_group=2 needs clusters with an even number of CTAs, got {cluster_ctas}: give build cluster=2"
+            f"kernel {described.name}: cta_group=2 needs clusters with an even number of CTAs, got {cluster_ctas}: pass cluster=2 to build"
         )
     declared = tuple(
         ArrayParameter.of(p, written=p.name in described.written) if isinstance(p, Buffer) else sizes.get(p.name, p)
@@ -111,7 +111,7 @@ def lower_kernel(
         check_cluster(described.name, launched, cluster3)
         if not described.scalars:
             check_all(bounds, launched, cluster3, {})
-            bounds = ()  # nothing that they depend on is open any more
+            bounds = ()  # all that they depend on is known
     if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
         bounds = tuple(bound for bound in bounds if not bound.holds(known))
     return BuiltKernel(
@@ -137,7 +137,7 @@ def lower_kernel(
 
 
 def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[IndexAssertion, ...]:
-    """Return each index with the one line that defines its register."""
+    """Return the assertion of each index, with the line that defines its register."""
     if not context.indices:
         return ()
     defined = {
@@ -162,15 +162,15 @@ def _sizes(described: Description) -> dict[str, SizeParameter]:
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
     cluster = dim3(value, "cluster")
     if not target.has("cluster"):
-        raise RequestError(f"a cluster of {prod(cluster)} CTAs needs sm_90 or newer; the target is {target}")
+        raise RequestError(f"cluster: {prod(cluster)} CTAs need a target of sm_90 or newer, got {target}")
     return cluster
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """Return a grid as three counts, of which some may be symbolic.
+    """Return a grid as three counts, each an integer or symbolic.
 
     Raises:
-        RequestError: not one to three counts.
+        RequestError: the grid does not have one to three counts.
     """
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not symbolic(counts):

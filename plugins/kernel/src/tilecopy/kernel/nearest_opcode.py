@@ -1,4 +1,4 @@
-"""The opcode that a misspelt one most likely means, for notes about text of the user."""
+"""A search for the opcode that is the most similar to a misspelt one, for notes on inline PTX."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tilecopy_core.ptx import OpcodeForm, forms_of, opcode_words
 from tilecopy_core.registry import LOCK
 
 _ALIKE = 0.8
-"""How like a part of an opcode is to the one that is meant: ``globl`` is to ``global``, and ``b32`` is not to ``f32``."""
+"""The least similarity of a misspelt part of an opcode: ``globl`` is similar to ``global``, but ``b32`` is not to ``f32``."""
 
 
 def nearest_opcode(opcode: str) -> str:
-    """Return the opcode of the table that is the nearest to one that it lacks, or "" where none is near."""
+    """Return the opcode of the table that is the most similar to a misspelt one, or "" if none is similar."""
     with LOCK:
         from difflib import get_close_matches
     word, *modifiers = opcode.split(".")
@@ -29,7 +29,7 @@ def nearest_opcode(opcode: str) -> str:
 
 
 def _nearest_of(form: OpcodeForm, opcode: str) -> str:
-    """Return the opcode of a form that has the most in common with one that is not of it."""
+    """Return the opcode of a form that is the most similar to a misspelt one."""
     nearest, unmatched = form.start, opcode.split(".")[1:]
     for part in form.start.split(".")[1:]:
         if part in unmatched:

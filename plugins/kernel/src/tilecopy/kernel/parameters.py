@@ -1,11 +1,11 @@
-"""The parameters of a kernel: the argument of each, its checks, and its bytes in the parameter space.
+"""The parameters of a kernel, with the checks of their arguments and their bytes in the parameter space.
 
 A launch binds the parameters in three steps, the same for every executor:
 
-1. ``read``: each parameter reads its argument into the :class:`Binding` (an array's facts, a number). Parameters without
+1. ``read``: each parameter reads its argument into the :class:`Binding` (an array's view, a number). Parameters without
    an argument come last and get their values from the others.
-2. ``check``: each parameter compares what it found with what was declared.
-3. ``encode``: with the addresses known, each parameter gives its bytes in the kernel's parameter space.
+2. ``check``: each parameter compares its value with the declaration.
+3. ``encode``: when the addresses are known, each parameter returns its bytes in the kernel's parameter space.
 
 A new kind of parameter is a subclass of :class:`Parameter`; executors need no change.
 """
@@ -33,18 +33,18 @@ from ..overlap import StridedMemory, overlaps_itself
 
 @frozen(eq=False)
 class ArrayView:
-    """The facts of an array of any framework that a launch needs.
+    """A frozen record of an array of any framework, with all that a launch needs.
 
     Attributes:
-        shape: extents.
-        strides: in elements.
+        shape: the extents in elements.
+        strides: the strides in elements.
         dtype: the framework's own dtype (:func:`~tilecopy_core.dtype_of` reads its name).
-        pointer: address of the first element.
-        readonly: whether its memory may not be written.
-        device: the number of the GPU that it is on, or None for host memory.
+        pointer: the address of the first element.
+        readonly: True if its memory must not be written.
+        device: the number of its GPU, or None for host memory.
         owner: the object that keeps the memory alive.
-        stream: returns the current stream (a CUstream) of the array's framework; None if it has no such stream.
-        export: ``__dlpack__`` of an array whose producer orders its work before a stream when it exports for that stream.
+        stream: a function that returns the current stream (a CUstream) of the array's framework, or None if it has none.
+        export: the array's ``__dlpack__`` if that makes a stream wait for the producer's work, else None.
     """
 
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class ArrayView:
     def span(self, itemsize: int) -> tuple[int, int]:
         """Return the address of the lowest byte of the elements, and the number of bytes to the end of the highest.
 
-        With negative strides, elements lie before the first one.
+        With negative strides, some elements are before the first one.
         """
         strides_bytes = tuple(stride * itemsize for stride in self.strides)
         low, high = StridedMemory(self.pointer, self.shape, strides_bytes, itemsize).byte_bounds
@@ -73,12 +73,12 @@ class Binding:
 
     Attributes:
         kernel: the kernel's name, for messages.
-        view: reads an array for this executor: ``(where, argument) -> facts``; raises LaunchError if it is not an array.
-        arrays: facts of each array, by parameter.
-        numbers: values of scalars and sizes, by parameter.
+        view: the executor's function ``(where, argument) -> ArrayView``, which raises LaunchError if the argument is not an array.
+        arrays: name of a parameter -> view of its array.
+        numbers: name of a parameter -> value of the scalar or size.
         addresses: the address of each array; set by the executor before ``encode``.
         grid: CTAs along x, y, z, once the numbers are known.
-        encode_map: gives the bytes of a tensor map; set by the executor before ``encode``.
+        encode_map: the function that returns the bytes of a tensor map; set by the executor before ``encode``.
     """
 
     kernel: str
@@ -91,24 +91,24 @@ class Binding:
 
     @property
     def on_host(self) -> list[str]:
-        """Return the arrays that are in host memory."""
+        """The names of the arrays in host memory."""
         return [name for name, facts in self.arrays.items() if facts.device is None]
 
     @property
     def devices(self) -> dict[str, int]:
-        """Return the GPU of each array in device memory, by parameter. An empty array without an address is on no GPU."""
+        """The GPU of each array in device memory, by parameter, without empty arrays that have no address."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
 @frozen
 class TensorMapArgs:
-    """A tensor map with all values as numbers (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
+    """A frozen record of a tensor map (:class:`tilecopy_partitions.TensorMap`) with all values as numbers, innermost dimension first.
 
     Attributes:
-        array: the array's parameter.
-        address: of the first element.
-        dtype: name of the element type.
-        element_bits: bits of an element.
+        array: the name of the array's parameter.
+        address: the address of the first element.
+        dtype: the name of the element type.
+        element_bits: the bits of an element.
     """
 
     array: str
@@ -131,7 +131,7 @@ class TensorMapArgs:
 
 @frozen
 class Parameter(ABC):
-    """One parameter of a kernel.
+    """The base class of a kernel's parameters.
 
     Attributes:
         name: an identifier; in PTX the parameter is ``param_<name>``.
@@ -140,26 +140,26 @@ class Parameter(ABC):
     name: str
 
     takes_argument: ClassVar[bool] = True
-    """Whether the caller passes an argument for it; if not, its value comes from the other parameters."""
+    """True if the caller passes an argument for it. If not, its value comes from the other parameters."""
 
     follows_addresses: ClassVar[bool] = False
-    """Whether its bytes hold, or are made from, the address of an array other than as an :class:`ArrayParameter`."""
+    """True if its bytes depend on the address of an array, and it is not an :class:`ArrayParameter`."""
 
     @property
     @abstractmethod
     def type(self) -> str:
-        """Return the fundamental PTX type of the parameter."""
+        """The fundamental PTX type of the parameter."""
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
         """Read the argument (None if there is none) into the binding.
 
         Raises:
-            LaunchError: the argument is not of a kind that this parameter takes.
+            LaunchError: the argument has a wrong type for this parameter.
         """
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare the bound value with what was declared.
+        """Compare the bound value with the declaration.
 
         Raises:
             LaunchError: they differ; the message names the parameter, the value and the rule.
@@ -167,7 +167,7 @@ class Parameter(ABC):
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
-        """Return the bytes of the parameter as the kernel reads them (little-endian); called after every ``check``."""
+        """Return the bytes of the parameter (little-endian). It is called after every ``check``."""
 
 
 # ----------------------------------------------------------------------------------------------------- arrays
@@ -175,14 +175,14 @@ class Parameter(ABC):
 
 @frozen
 class ArrayParameter(Parameter):
-    """A global array that the caller passes; the kernel receives its address.
+    """A global array that the caller passes. The kernel gets its address.
 
     Attributes:
         shape: extents; each may be computed from sizes and scalars.
-        strides: in elements; each may be computed from sizes and scalars.
+        strides: strides in elements; each may be computed from sizes and scalars.
         dtype: element type.
-        align_bytes: the address is a multiple of this.
-        written: whether the kernel writes it.
+        align_bytes: a divisor of the address.
+        written: True if the kernel writes it.
     """
 
     shape: tuple[Int, ...]
@@ -193,65 +193,63 @@ class ArrayParameter(Parameter):
 
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
-        """Return the parameter of a global buffer, one stride per dimension."""
+        """Return the parameter of a global buffer, which must have one stride per dimension."""
         return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
     def type(self) -> str:
-        """Return ``u64``, the type of a generic address."""
+        """``u64``, the type of a generic address."""
         return "u64"
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """The facts of an array, as the executor reads them."""
+        """Bind the executor's view of the array."""
         binding.arrays[self.name] = binding.view(self._where(binding), argument)
 
     def check(self, binding: Binding) -> None:
-        """Type, shape, strides, alignment (of device memory; host memory is staged), and whether it may be written."""
+        """Check dtype, shape, strides, alignment (only of device memory, because host memory is staged) and writability."""
         where, facts = self._where(binding), binding.arrays[self.name]
         self._check_dtype(where, facts.dtype)
         shape = tuple(value_of(extent, binding.numbers) for extent in self.shape)
         if facts.shape != shape:
-            raise LaunchError(f"{where}: shape {facts.shape}, declared {with_values(self.shape, shape)}")
+            raise LaunchError(f"{where}: shape must be {with_values(self.shape, shape)}, got {facts.shape}")
         strides = tuple(value_of(stride, binding.numbers) for stride in self.strides)
         if 0 in shape:
-            strides = facts.strides  # of no elements, in whatever way
+            strides = facts.strides  # an empty array may have any strides
         for dim, (extent, actual, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
             if extent > 1 and actual != wanted:
                 contiguous = key_of(self.strides) == key_of(row_major(self.shape))
                 remedy = (
-                    "pass a contiguous array or declare strides="
-                    if contiguous
-                    else "pass an array that has the strides"
+                    "pass a contiguous array or declare strides=" if contiguous else "pass an array with these strides"
                 )
                 declared = f"{self.strides[dim]} = {wanted}" if isinstance(self.strides[dim], Expr) else wanted
                 raise LaunchError(
-                    f"{where}: stride {actual} elements in dimension {dim}, declared {declared}; {remedy}"
+                    f"{where}: the stride of dimension {dim} must be {declared} elements, got {actual}; {remedy}"
                 )
         if self.written:
             self._check_overlap(where, shape, strides, binding.numbers)
         if facts.device is not None and facts.pointer % self.align_bytes:
             raise LaunchError(
-                f"{where}: its address 0x{facts.pointer:x} is not a multiple of {self.align_bytes} bytes; "
+                f"{where}: the address must be a multiple of {self.align_bytes} bytes, got 0x{facts.pointer:x}; "
                 f"declare align_bytes={facts.pointer & -facts.pointer} or less"
             )
         if facts.readonly and self.written and 0 not in shape:
             raise LaunchError(
-                f"{where}: the array is read-only and the kernel writes it; pass a copy that may be written"
+                f"{where}: the array must be writable, because the kernel writes it; pass a writable copy"
             )
 
     def _check_overlap(
         self, where: str, shape: tuple[int, ...], strides: tuple[int, ...], numbers: Mapping[str, int]
     ) -> None:
-        """Raise LaunchError if the launch's sizes and scalars give two elements of the array one place.
+        """Raise LaunchError if two elements of the array have the same address with the launch's sizes and scalars.
 
-        Where all are constants, the plan of each copy has refused that.
+        For constant shapes and strides, the plans of the copies checked that.
         """
         symbols = {symbol.name for number in (*self.shape, *self.strides) for symbol in symbols_of(number)}
         if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
             values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
             raise LaunchError(
-                f"{where}: the kernel writes it, and with {values} its shape {with_values(self.shape, shape)} and its strides "
-                f"{with_values(self.strides, strides)} give several elements the same place; pass strides that keep them apart"
+                f"{where}: the kernel writes it, but with {values}, shape {with_values(self.shape, shape)} and strides "
+                f"{with_values(self.strides, strides)} several elements have the same address; pass other strides"
             )
 
     def encode(self, binding: Binding) -> bytes:
@@ -264,29 +262,31 @@ class ArrayParameter(Parameter):
     def _check_dtype(self, where: str, array_dtype: Any) -> None:
         if self.dtype.bits < 8:
             raise LaunchError(
-                f"{where}: dtype {array_dtype}, declared {self.dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, and arrays do "
-                "not: declare uint8 with the packed shape"
+                f"{where}: dtype must be {self.dtype}, got {array_dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, but arrays "
+                "do not: declare uint8 with the packed shape"
             )
         if not getattr(array_dtype, "isnative", True):
             raise LaunchError(
-                f"{where}: dtype {array_dtype.str} has its bytes in the other order than the GPU's (little-endian); "
+                f"{where}: dtype must be little-endian, as on the GPU, got {array_dtype.str}; "
                 f'pass a.astype(a.dtype.newbyteorder("="))'
             )
         try:
             dtype: Any = _dtype_of(array_dtype)
-        except (RequestError, TypeError):  # a TypeError: not hashable, so no dtype
+        except (RequestError, TypeError):  # a TypeError: it is not hashable, so it is not a dtype
             dtype = array_dtype
         if not isinstance(dtype, DType) or dtype != self.dtype:
-            raise LaunchError(f"{where}: dtype {dtype}, declared {self.dtype}; {_convert(array_dtype, self.dtype)}")
+            raise LaunchError(f"{where}: dtype must be {self.dtype}, got {dtype}; {_convert(array_dtype, self.dtype)}")
 
 
 _dtype_of = lru_cache(maxsize=256)(dtype_of)
 
 
 def _convert(array_dtype: Any, declared: DType) -> str:
-    """Return what to do about a dtype."""
+    """Return what the user can do about an array's wrong dtype."""
     if getattr(array_dtype, "names", None):
-        return f"it is a record of fields: pass one of them, a[{array_dtype.names[0]!r}], made contiguous"
+        return (
+            f"it is a structured dtype: pass a contiguous copy of one field, such as a[{array_dtype.names[0]!r}].copy()"
+        )
     if getattr(array_dtype, "hasobject", False):
         return f'its elements are Python objects: pass a.astype("{declared}")'
     if declared.extended and isinstance(array_dtype, np.dtype):
@@ -298,12 +298,12 @@ def _convert(array_dtype: Any, declared: DType) -> str:
 
 
 def value_of(number: Int, numbers: Mapping[str, int]) -> int:
-    """Return an extent, stride, bound or count with every size and scalar known."""
+    """Return the value of an extent, stride, bound or count, given the values of sizes and scalars."""
     return int(evaluate(number, {symbol: numbers[symbol.name] for symbol in symbols_of(number)}))
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """Return a shape or grid in words, with its values if it is computed from sizes and scalars."""
+    """Return the text of a shape or grid, with its values if it is computed from sizes and scalars."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
@@ -313,7 +313,7 @@ def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
 
 _B32 = (-(2**31), 2**31 - 1)
 _SCALARS: dict[str, tuple[int, int]] = {"int32": _B32, "uint32": (0, 2**32 - 1), "int64": (-(2**62), 2**62)}
-"""Smallest and largest value of each type; int64 keeps one bit in reserve for sums."""
+"""The smallest and largest value of each type; int64 leaves one bit for sums."""
 _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 
@@ -337,18 +337,18 @@ class NumberParameter(Parameter):
         """Bind a value.
 
         Raises:
-            LaunchError: the value is not within the declared bounds, or no multiple of the divisor.
+            LaunchError: the value is outside the declared bounds, or is not a multiple of the divisor.
         """
         if not self.lower <= number <= self.upper:
             raise LaunchError(
-                f"{where}: {short_repr(number)}{source} is outside its declared {self.lower} to {self.upper}{remedy}"
+                f"{where} must be from {self.lower} to {self.upper} as declared, got {short_repr(number)}{source}{remedy}"
             )
         if number % self.multiple_of:
-            raise LaunchError(f"{where}: {number}{source} is not a multiple of {self.multiple_of}, as it was declared")
+            raise LaunchError(f"{where} must be a multiple of {self.multiple_of} as declared, got {number}{source}")
         binding.numbers[self.name] = number
 
     def encode(self, binding: Binding) -> bytes:
-        """Two's complement of 4 or 8 bytes."""
+        """Return the value as 4 or 8 bytes (two's complement)."""
         return binding.numbers[self.name].to_bytes(4 if self.type == "b32" else 8, "little", signed=True)
 
 
@@ -375,20 +375,20 @@ class ScalarParameter(NumberParameter):
             RequestError: the dtype is unknown, or does not hold the bounds.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
-            raise RequestError(f"scalar {name}: dtype {short_repr(dtype)} is not one of {', '.join(_SCALARS)}")
+            raise RequestError(f"scalar {name}: dtype must be one of {', '.join(_SCALARS)}, got {short_repr(dtype)}")
         least, most = _SCALARS[dtype]
         upper = _DEFAULT_UPPER[dtype] if upper is None else upper
         divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
         if low < least or high > most:
             raise RequestError(
-                f"scalar {name}: the bounds {short_repr(low)} to {short_repr(high)} are not within a {dtype}, {least} to {most}"
+                f"scalar {name}: the bounds of an {dtype} must be within {least} to {most}, got {short_repr(low)} to {short_repr(high)}"
             )
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """An integer of Python, or of a framework with no dimensions; bool and float are refused."""
+        """Bind a Python integer, or a framework's integer without dimensions. A bool or float is an error."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
-        remedy = "; if it is meant, build the kernel with wider lower= or upper="
+        remedy = "; build the kernel with wider lower= or upper= to allow it"
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
 
     def check(self, binding: Binding) -> None:
@@ -399,14 +399,14 @@ class ScalarParameter(NumberParameter):
         lower, upper = (value_of(bound, binding.numbers) for bound in self.within)
         if not lower <= number <= upper:
             raise LaunchError(
-                f"kernel {binding.kernel}, scalar {self.name}: {number} is outside its declared {self.within[0]} to "
-                f"{self.within[1]}, which is {lower} to {upper}"
+                f"kernel {binding.kernel}, scalar {self.name} must be from {self.within[0]} to {self.within[1]} as declared, "
+                f"which is {lower} to {upper}, got {number}"
             )
 
 
 @frozen
 class Extent:
-    """A dimension that a size is read from: its extent, or its stride in elements, is ``factor * size + constant``."""
+    """A dimension from which a size is read. Its extent, or its stride in elements, is ``factor * size + constant``."""
 
     array: str
     dim: int
@@ -416,7 +416,7 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """Return the dimension in words."""
+        """The text of the dimension for messages."""
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
@@ -426,10 +426,10 @@ def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
 
 @frozen
 class SizeParameter(NumberParameter):
-    """A size that is read from the shapes of arrays at each launch, or from their strides if it is in no shape. The caller passes nothing.
+    """A size that each launch reads from the shapes of arrays, or from their strides. The caller passes no argument for it.
 
     Attributes:
-        sources: the dimensions that have this extent or stride (or a multiple of it, or more by a constant); they must agree.
+        sources: the dimensions whose extent or stride is the size (or a multiple of it plus a constant). They must agree.
     """
 
     sources: tuple[Extent, ...] = attrs.field(converter=_extents)
@@ -441,7 +441,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. Its sources are found when all arrays are known.
+        """Return a size with its declared bounds and divisor. It has no sources before all arrays are known.
 
         Raises:
             RequestError: no size is within the bounds.
@@ -449,19 +449,21 @@ class SizeParameter(NumberParameter):
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
-            raise RequestError(f"{what}: the bounds {short_repr(low)} to {short_repr(high)} are not within 0 to 2**62")
+            raise RequestError(
+                f"{what}: the bounds must be within 0 to 2**62, got {short_repr(low)} to {short_repr(high)}"
+            )
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
-        """Return a new symbol of the size, its bounds multiples like its values."""
+        """Return a new symbol of the size, with its bounds rounded to multiples of the divisor."""
         by = self.multiple_of
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: every extent that depends on its symbol and on nothing else, or every such stride.
+        """Return the size with its sources: every extent, or else every stride, that depends only on its symbol.
 
         Raises:
-            RequestError: no array has such a dimension.
+            RequestError: no array has such an extent or stride.
         """
         for stride in (False, True):
             sources = [
@@ -473,53 +475,53 @@ class SizeParameter(NumberParameter):
             if sources:
                 return attrs.evolve(self, sources=tuple(sources))
         raise RequestError(
-            f"size {self.name} is read from the shapes of the arguments, and no param has a dimension of {self.name} (or a multiple of it, or "
-            "one more by a constant), nor such a stride; declare one, or make it a scalar"
+            f"size {self.name} cannot be read from the arguments, because no param has an extent or stride of {self.name} (or a multiple of "
+            "it plus a constant); declare one, or make it a scalar"
         )
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """The extent, the same in every array that has it."""
+        """Bind the size, which must be the same in every source."""
         where = f"kernel {binding.kernel}, size {self.name}"
         sizes: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
             facts, place = binding.arrays[source.array], source.place
             shape = facts.shape
             if source.dim >= len(shape):
-                raise LaunchError(f"{where}: {place}, whose shape is {shape}")
+                raise LaunchError(f"{where} is {place}, but that has shape {shape}")
             if source.stride and (shape[source.dim] == 1 or 0 in shape):
-                continue  # whatever the stride of no step is
+                continue  # the stride of a single element is arbitrary
             value = (facts.strides if source.stride else shape)[source.dim]
             number, rest = divmod(value - source.constant, source.factor)
             if rest:
                 declared = f"{source.factor}*{self.name}" + (f" + {source.constant}" if source.constant else "")
-                raise LaunchError(f"{where}: {place} is {value}, declared {declared}, and no size gives that")
+                raise LaunchError(f"{where}: {place} must be {declared} for an integer {self.name}, got {value}")
             sizes.append((place, shape, number))
-        if not sizes:  # any value fits, since the strides with it lead nowhere
+        if not sizes:  # any value fits, because no dimension with such a stride has a second element
             sizes.append((self.sources[0].place, (), -(-self.lower // self.multiple_of) * self.multiple_of))
         (first, shape, number), *others = sizes
         for other, its, value in others:
             if value != number:
-                raise LaunchError(f"{where}: {number} by {first}, {value} by {other} (shapes {shape} and {its})")
+                raise LaunchError(f"{where} is {number} by {first}, but {value} by {other} (shapes {shape} and {its})")
         self.take(number, binding, where, source=f" ({first})")
 
 
 def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
-    """Return the declared properties of a number, as integers."""
+    """Return the declared divisor and bounds of a number as integers, or raise RequestError."""
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
         raise RequestError(f"{what}: multiple_of must be at least 1, got {short_repr(multiple_of)}")
     if low > high:
-        raise RequestError(f"{what}: lower {short_repr(low)} is above upper {short_repr(high)}")
+        raise RequestError(f"{what}: lower must not be above upper, got {short_repr(low)} and {short_repr(high)}")
     if -(-low // divisor) > high // divisor:
         raise RequestError(
-            f"{what}: no multiple of {short_repr(divisor)} is from {low} to {short_repr(high)}, lower to upper"
+            f"{what}: lower to upper must contain a multiple of {short_repr(divisor)}, got {low} to {short_repr(high)}"
         )
     return divisor, low, high
 
 
 def _integer(value: Any, where: str, error: type[Exception]) -> int:
-    """:func:`integer`, or that error."""
+    """Return the value as an integer, or raise the error."""
     number = integer(value)
     if number is None:
         raise error(f"{where} must be an integer, got {short_repr(value)}")
@@ -531,11 +533,11 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @frozen
 class ComputedParameter(Parameter):
-    """Bytes that each launch computes from the addresses of arrays and from numbers alone.
+    """A parameter whose bytes each launch computes from the addresses of arrays and from numbers.
 
     Attributes:
         size_bytes: the number of bytes.
-        align_bytes: its address in the parameter space is a multiple of this.
+        align_bytes: a divisor of its address in the parameter space.
     """
 
     size_bytes: int
@@ -545,16 +547,16 @@ class ComputedParameter(Parameter):
 
     @property
     def type(self) -> str:
-        """Bytes; the array's length stands behind the name."""
+        """The type of an array of bytes. The length comes after the name."""
         return f"align {self.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Reads nothing, because the bytes are computed from other parameters."""
+        """Do nothing, because the bytes are computed from other parameters."""
 
 
 @frozen
 class BytesParameter(ComputedParameter):
-    """Bytes that a function computes from addresses and integers (:class:`tilecopy_partitions.HostBytes`)."""
+    """A parameter whose bytes a function computes from addresses and integers (:class:`tilecopy_partitions.HostBytes`)."""
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
     arrays: tuple[str, ...]
@@ -570,7 +572,7 @@ class BytesParameter(ComputedParameter):
         addresses = tuple(binding.addresses[name] for name in self.arrays)
         try:
             data_bytes = self.make(addresses, tuple(value_of(number, binding.numbers) for number in self.numbers))
-        except Exception as error:  # the package's own
+        except Exception as error:  # whatever the package's function raises
             raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
         if not isinstance(data_bytes, bytes) or len(data_bytes) != self.size_bytes:
             raise LaunchError(
@@ -584,8 +586,8 @@ class TensorMapParameter(ComputedParameter):
     """A tensor map of an array (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
 
     Attributes:
-        array: the array's parameter.
-        start_bytes: from its first element to that of the map.
+        array: the name of the array's parameter.
+        start_bytes: the offset of the map's first element from that of the array.
     """
 
     array: str
@@ -599,27 +601,29 @@ class TensorMapParameter(ComputedParameter):
     fill: str
 
     def check(self, binding: Binding) -> None:
-        """Sizes and strides are within what a tensor map has (CUDA driver API, cuTensorMapEncodeTiled)."""
+        """Check that sizes and strides are within the limits of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
         where = f"kernel {binding.kernel}, argument {self.array}"
         for size in self.sizes:
             if not 1 <= (value := value_of(size, binding.numbers)) < 1 << 31:
                 named = "" if isinstance(size, int) else f"{size} = "
-                raise LaunchError(f"{where}: extent {named}{value}; a tensor map takes extents from 1 to 2**31 - 1")
+                raise LaunchError(f"{where}: extents of a tensor map must be 1 to 2**31 - 1, got {named}{value}")
         for stride in self.strides_bytes:
             value = value_of(stride, binding.numbers)
             if value % 16 or not 0 <= value < 1 << 40:
-                raise LaunchError(f"{where}: a stride of {value} bytes; a tensor map takes multiples of 16 below 2**40")
+                raise LaunchError(
+                    f"{where}: strides of a tensor map must be multiples of 16 bytes below 2**40, got {value}"
+                )
 
     def encode(self, binding: Binding) -> bytes:
         """Return the map as the executor encodes it."""
         if binding.encode_map is None:
             raise LaunchError(
-                f"kernel {binding.kernel} has a tensor map of {self.array}, which this executor cannot encode"
+                f"kernel {binding.kernel}: this executor cannot encode tensor maps, and the kernel needs one of {self.array}"
             )
         address = binding.addresses[self.array] + value_of(self.start_bytes, binding.numbers)
         if address % 16:
             raise LaunchError(
-                f"kernel {binding.kernel}, argument {self.array}: the address 0x{address:x} of a tensor map is not a multiple of 16 bytes"
+                f"kernel {binding.kernel}, argument {self.array}: the address of a tensor map must be a multiple of 16 bytes, got 0x{address:x}"
             )
         return binding.encode_map(
             TensorMapArgs(
@@ -640,16 +644,16 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter of a recipe.
+    """Return the parameter that a recipe computes.
 
     Args:
         recipe: the recipe.
-        name: of the parameter.
-        arrays: the kernel's arrays, by name.
+        name: the name of the parameter.
+        arrays: the names of the kernel's arrays.
         scalars: the kernel's sizes and scalars.
 
     Raises:
-        RequestError: the recipe uses anything else.
+        RequestError: the recipe depends on something else.
     """
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
@@ -662,12 +666,10 @@ def computed_parameter(
         made_of, integers = recipe.arrays, recipe.numbers
     for array in made_of:
         if array.name not in arrays:
-            raise RequestError(
-                f"parameter {name} refers to {array.name}, which is not an array parameter of the kernel"
-            )
+            raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
-            raise RequestError(f"parameter {name} depends on {number}, and {', '.join(unknown)} is not known at launch")
+            raise RequestError(f"parameter {name} depends on {number}, but {', '.join(unknown)} is not known at launch")
     if isinstance(recipe, HostBytes):
         names = tuple(array.name for array in recipe.arrays)
         return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, names, recipe.numbers)

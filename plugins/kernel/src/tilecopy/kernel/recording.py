@@ -1,4 +1,4 @@
-"""Records a kernel while it is described: its parts, the open blocks, and the statements in them."""
+"""The recording of a kernel's description: its parts, open blocks, and their statements."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .statements import If, LocatedStatement, Loop, Statement
 from .values import Value
 
 _OURS = ("tilecopy.", "tilecopy_core.")
-"""How modules are named between a statement and the line of the program that makes it."""
+"""The prefixes of this package's modules, which are skipped to find the line of the user's program."""
 
 _OPEN: ContextVar[tuple[StatementBlock, ...]] = ContextVar("_OPEN", default=())
-"""The blocks, of every kernel, that this thread is inside."""
+"""The open blocks of all kernels in this thread."""
 
 
 @frozen(eq=False)
@@ -37,10 +37,10 @@ class OpenBlock:
     Attributes:
         body: its statements.
         active: the threads that are active in it.
-        known: the facts in it, as alternatives; none if no thread ever executes it.
-        around: the statement that opened it, in words.
+        known: the facts in it, as alternatives; empty if no thread ever executes it.
+        around: a description of the statement that opened it.
         values: the integers that have a value in it.
-        left_out: its regions outside their buffers. No thread reaches them in any launch, and the block is not emitted.
+        left_out: its regions outside their buffers. No thread reaches them in any launch, so the block is not emitted.
     """
 
     body: list[LocatedStatement]
@@ -52,11 +52,11 @@ class OpenBlock:
 
 
 LAUNCH_OPTIONS = ("grid", "stream", "device", "executor")
-"""What a launch takes by name beside the arguments: no argument has these names."""
+"""The keyword arguments of a launch, which cannot be names of parameters."""
 
 
 class Recorder:
-    """The record of a kernel, and the rules for everything that is recorded."""
+    """A recorder of a kernel's description, which checks everything that is recorded."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._described = Description(name, threads)
@@ -75,12 +75,12 @@ class Recorder:
 
     @property
     def name(self) -> str:
-        """Return the kernel's name."""
+        """The kernel's name."""
         return self._described.name
 
     @property
     def threads(self) -> int:
-        """Threads of each CTA."""
+        """The number of threads of each CTA."""
         return self._described.threads
 
     # ------------------------------------------------------------------------------------------- what belongs to it
@@ -88,17 +88,17 @@ class Recorder:
     def _claim(self, name: str, what: str) -> None:
         if what in ("param", "scalar") and name in LAUNCH_OPTIONS:
             raise RequestError(
-                f"{what} name {name!r} is an option of each launch, kernel(.., {name}=..); give another name"
+                f"{what} name {name!r} is a keyword argument of launches, kernel(.., {name}=..); choose another name"
             )
         if name in self._names:
-            raise RequestError(f"{what} name {name!r} is taken in kernel {self.name}")
+            raise RequestError(f"{what} name {name!r} is already used in kernel {self.name}; choose another name")
         self._names.add(name)
 
     def _fresh(self, stem: str) -> str:
         return next(name for number in self._counters[stem] if (name := f"{stem}{number}") not in self._names)
 
     def _check_symbols(self, value: Int, what: object, *, anywhere: bool = False) -> None:
-        """Raise unless every symbol of an integer is one of this kernel's (``anywhere``: a size or scalar of it)."""
+        """Raise RequestError unless every symbol of an integer belongs to this kernel (if ``anywhere``, as a size or scalar)."""
         scalars = self._described.scalars
         for symbol in symbols_of(value):
             if anywhere and symbol not in scalars and (symbol.register or symbol.varies != "grid"):
@@ -117,9 +117,9 @@ class Recorder:
     def _check_region(
         self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False
     ) -> bool:
-        """Hold a region against this kernel: its buffer, its symbols, and (when the grid is known) its bounds.
+        """Check a region's buffer, its symbols, and (when the grid is known) its bounds against this kernel.
 
-        False where no thread ever comes to it, and it is outside its buffer.
+        Return False if it is outside its buffer but no thread ever reaches it.
         """
         if region.buffer.memory not in self._memories:
             raise RequestError(
@@ -138,13 +138,13 @@ class Recorder:
         return comes
 
     def _touches(self, buffer: Buffer) -> None:
-        """Remember what is read or written: tensor memory must be allocated, wherever that is said."""
+        """Record that a buffer is read or written, because tensor memory must be allocated somewhere in the kernel."""
         self._touched.add(buffer.memory)
         if buffer.space == "tmem":
             self._tensors.setdefault(buffer.memory, (buffer, self._place()))
 
     def _check_value(self, value: Value, what: str) -> None:
-        """Hold a value against this kernel: what it loaded, its integers, and (when the grid is known) that no type cuts them."""
+        """Check a value's loads and integers against this kernel, and (when the grid is known) that integers fit their types."""
         for part in value.parts():
             if part.op == "index":
                 self._check_symbols(part.args[0], what)
@@ -159,12 +159,12 @@ class Recorder:
                     self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:
-        """Return whether a region may be inside its buffer where it stands; else the block around is left out.
+        """Return True if a region may be inside its buffer; else leave out the enclosing block.
 
-        That needs that no thread ever comes there, or that a launch is refused in which one would.
+        A block is left out if no thread ever reaches it, or if every launch in which one would is an error.
 
         Raises:
-            LayoutError: neither holds.
+            LayoutError: a thread may reach the region.
         """
         try:
             region.check_inside()
@@ -177,25 +177,25 @@ class Recorder:
                 self._is_of_launch(symbol) for facts in known for fact in facts for symbol in symbols_of(fact)
             )
             if decided and not never(known):
-                raise LayoutError(f"{error}; the conditions around do not exclude that: {self._around()}") from None
+                raise LayoutError(f"{error}; the enclosing conditions do not exclude that: {self._around()}") from None
             self._frame.left_out.append(region)
             self._described.bounds.extend(bounds_checks(region, known, self._place()))
             return False
 
     def _is_of_launch(self, symbol: Symbol) -> bool:
-        """Return whether a symbol is known, or bounded closer, once a kernel is launched."""
+        """Return True if a launch gives a symbol a value or tighter bounds."""
         return symbol in self._described.scalars or bool(symbol.register and not is_thread_id(symbol))
 
     def _around(self) -> str:
-        """Return the blocks that are open, the innermost last."""
+        """Return descriptions of the open blocks, the innermost last."""
         return ", ".join(frame.around for frame in self._stack[1:])
 
     def _place(self) -> str:
-        """File and line of the user's program, and the blocks around."""
+        """Return the file and line of the user's program, and the open blocks."""
         return f"{self._where()}, inside {self._around()}" if len(self._stack) > 1 else self._where()
 
     def _known(self, *values: Int) -> Alternatives:
-        """Return what is known at the current place that bears on integers: of the blocks, and of the integers in it and them."""
+        """Return the facts of the open blocks, with those about the given integers and the integers in the facts."""
         known, facts = self._frame.known, list[Int]()
         if not self._limits:
             return known
@@ -216,37 +216,37 @@ class Recorder:
         return self._stack[-1]
 
     def record(self, statement: Statement) -> None:
-        """Append a statement at the current place, with the line of the program that made it."""
+        """Append a statement to the open block, with the line of the user's program."""
         if not callable(attribute(statement, "lower")) or not callable(attribute(statement, "describe")):
-            raise RequestError(f"record: statement is an object with lower and describe, not {short_repr(statement)}")
+            raise RequestError(f"record: statement must have methods lower and describe, got {short_repr(statement)}")
         self._check_here(statement)
         self._frame.body.append(LocatedStatement(statement, self._where()))
 
     def _check_here(self, statement: Statement) -> None:
-        """Raise where the innermost block is another kernel's, unless this kernel was begun inside it."""
+        """Raise RequestError if the innermost block belongs to another kernel, unless this kernel was created inside it."""
         blocks = [block for block in _OPEN.get() if block not in self._outer_blocks]
         if blocks and blocks[-1]._kernel is not self:
             raise RequestError(
-                f"{statement.describe()}: a statement of kernel {self.name} inside an open block of kernel "
+                f"{statement.describe()}: this statement of kernel {self.name} is inside an open block of kernel "
                 f"{blocks[-1]._kernel.name}: call the builder of that kernel"
             )
 
     def _in_loop(self) -> bool:
-        """Return whether a loop of the kernel is open."""
+        """Return True if a loop of the kernel is open."""
         return any(block._kernel is self and isinstance(block._placed.statement, Loop) for block in _OPEN.get())
 
     @staticmethod
     def _where() -> str:
-        """File and line of the user's program: the innermost frame outside this package."""
+        """Return the file and line of the user's program, which is the innermost frame outside this package."""
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
             frame = frame.f_back
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def _check_closed(self) -> None:
-        """Raise unless every block that was made has its statements and reached its end, and tensor memory is allocated."""
+        """Raise RequestError unless every block was entered and reached its end, and tensor memory is allocated."""
         if len(self._stack) != 1:
-            raise RequestError(f"kernel {self.name} is built inside one of its own blocks")
+            raise RequestError(f"kernel {self.name}: build must be called outside the kernel's blocks")
         if self._invalid_reason:
             raise RequestError(f"kernel {self.name}: {self._invalid_reason}")
         for placed in self._unentered:
@@ -256,13 +256,13 @@ class Recorder:
         for buffer, place in self._tensors.values():
             if buffer.allocated_addr.memory not in self._touched:
                 raise RequestError(
-                    f"kernel {self.name}: nothing allocates the tensor memory {buffer.name}: call tcgen05_alloc({buffer.name}) "
+                    f"kernel {self.name}: the tensor memory {buffer.name} is never allocated: call tcgen05_alloc({buffer.name}) "
                     f"by one warp, and a barrier, before it is used at {place}"
                 )
 
 
 class StatementBlock:
-    """The result of ``k.if_`` and ``k.range``. Use it in ``with`` once; a range also in ``for``."""
+    """The block that ``k.if_`` and ``k.range`` return. Use it once, in ``with``; a range also in ``for``."""
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: OpenBlock, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame
@@ -275,7 +275,7 @@ class StatementBlock:
             raise RequestError(f"{self._placed} was already used: create a new block")
         if self._kernel._frame is not self._outer:
             raise RequestError(
-                f"{self._placed} belongs to the block in which it was made: write `with` there, or make it here"
+                f"{self._placed} must be entered in the block in which it was created: write `with` there, or create it here"
             )
         self._kernel._unentered.remove(self._placed)
         self._kernel._stack.append(self._frame)
@@ -290,8 +290,8 @@ class StatementBlock:
         elif kind is not None:
             how = "break or return" if kind is GeneratorExit else kind.__name__
             self._kernel._invalid_reason = (
-                f"{self._placed} was left by {how}: a block is recorded once for all iterations, so it must reach its "
-                "end; use k.if_ for what depends on the running kernel"
+                f"{self._placed} was left by {how}: a block is recorded once for all iterations, so Python must reach its "
+                "end; use k.if_ for conditions at run time"
             )
 
     def __iter__(self) -> Iterator[Any]:
@@ -303,7 +303,7 @@ class StatementBlock:
 
 @frozen(eq=False, repr=False)
 class ElectOne(Condition):
-    """True in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
+    """A condition that holds in one lane of each warp: ``with k.elect():``, or ``with k.if_(k.elect()):``."""
 
     kernel: Any = None
     _block: ExitStack = attrs.field(factory=ExitStack, init=False)

@@ -1,4 +1,4 @@
-"""Kernels in folders: PTX text and a launch record (JSON), for :func:`~tilecopy.load_kernel` and for anyone with the driver API."""
+"""Functions that save kernels to folders, as PTX and a launch record (JSON), for :func:`~tilecopy.load_kernel` and other launchers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .parameters import (
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
-    """Write a kernel into a folder, and make the folder if there is none; see :meth:`BuiltKernel.save`."""
+    """Write a kernel into a folder, which is created if needed; see :meth:`BuiltKernel.save`."""
     where = Path(folder)
     record = record_of(kernel)
     try:
@@ -48,10 +48,10 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
 
 
 def record_of(kernel: Any) -> dict[str, Any]:
-    """Return the launch record of a kernel, as JSON has it.
+    """Return the launch record of a kernel as JSON values.
 
     Raises:
-        RequestError: a function that makes a parameter cannot be imported by its name.
+        RequestError: a function that computes a parameter cannot be imported by its name.
     """
     names = _SymbolNames(kernel.scalars)
     parameters, offset = list[Any](), 0
@@ -95,7 +95,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
                 for v in kernel.index_assertions
             ),
         ),
-        symbols=names.table(),  # after all that names some
+        symbols=names.table(),  # last, because the fields above add names
         plans=tuple(schema.SavedPlan(p.variant, p.package, p.summary, p.completion, p.explain()) for p in kernel.plans),
         locations=kernel.locations,
         statements=kernel.statements,
@@ -105,7 +105,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
 
 
 class _SymbolNames:
-    """A name for each symbol, those of parameters first, and a table of their meanings."""
+    """The names of symbols, those of parameters first, and a table of them."""
 
     def __init__(self, parameters: Mapping[Symbol, str]) -> None:
         self._names: dict[Symbol, str] = dict(parameters)
@@ -118,11 +118,11 @@ class _SymbolNames:
         return self._names[symbol]
 
     def texts(self, values: tuple[Int | None, ...]) -> Any:
-        """Return plain integers and None as they are, any other as an expression of names."""
+        """Return integers as expressions of names. Plain integers and None stay unchanged."""
         return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
-        """Return every symbol that has a name, and its meaning."""
+        """Return the record of every symbol that has a name."""
         return tuple(
             schema.SymbolRecord(
                 name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register
@@ -161,14 +161,14 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
         same = False
     if not same:
         raise RequestError(
-            f"kernel {kernel.name}: parameter {parameter.name} is made by {name}, which is not importable by name "
-            "(as a lambda, a local function or one of __main__), so the kernel cannot be saved; move the function to a module of a package"
+            f"kernel {kernel.name} cannot be saved: the function {name}, which computes parameter {parameter.name}, is not importable by "
+            "name (it is a lambda, a local function or in __main__); move it to a module of a package"
         )
     return name
 
 
 def function_named(name: str) -> Any:
-    """Return the function of a ``module:name``. An exception of the import is raised unchanged."""
+    """Return the function with a name ``module:name``. Errors of the import are not caught."""
     module, _, function = name.partition(":")
     with LOCK:
         return getattr(import_module(module), function)

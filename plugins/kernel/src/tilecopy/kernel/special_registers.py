@@ -1,4 +1,4 @@
-"""The indices of a CTA in its grid and its cluster, as integers known at run time."""
+"""Special registers as symbolic integers: a CTA's index in its grid and its rank in its cluster."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from functools import lru_cache
 from tilecopy_core.integers import Expr, Int, Symbol, of_atom, symbols_of
 
 GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
-"""Most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
+"""The most CTAs of a grid along each dimension (CUDA programming guide, compute capabilities)."""
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """Return the CTA's index along a dimension of the grid, which has ``count`` CTAs if that is known."""
+    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs there, if known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 
 
 def only_symbol(value: Int) -> Symbol:
-    """Return the symbol of an integer that has one."""
+    """Return the symbol of an integer that has exactly one."""
     (symbol,) = symbols_of(value)
     return symbol
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """Return the symbols of block ids, and the same symbols bounded by a grid of so many CTAs."""
+    """Return a dict from the symbols of block ids to the same symbols with the bounds of a grid."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 
 def cluster_rank(count: int = 16) -> Int:
-    """Return the CTA's rank in its cluster of at most ``count`` CTAs."""
+    """Return the CTA's rank in its cluster, which has at most ``count`` CTAs."""
     return special_register("cluster_ctarank", count - 1) if count > 1 else 0
 
 
 @lru_cache(maxsize=64)
 def special_register(name: str, upper: int) -> Expr:
-    """Return the symbol of a special register such as ``ctaid.x``: two of one register and bound are the same."""
+    """Return the symbol of a special register such as ``ctaid.x``. Equal registers and bounds give the same symbol."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))

@@ -1,4 +1,4 @@
-"""The statements of a kernel as recorded, and how each becomes PTX."""
+"""The recorded statements of a kernel, with methods that lower them to PTX."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Statement(Protocol):
     """One statement of a kernel."""
 
     def lower(self, context: Lowering) -> None:
-        """Write it through ``context.ptx``."""
+        """Write the statement through ``context.ptx``."""
 
     def describe(self) -> str:
-        """Return a few words for messages."""
+        """Return a short description for messages."""
 
 
 @frozen(eq=False)
 class LocatedStatement:
-    """A statement and the line of the user's program that made it."""
+    """A frozen record of a statement and its line in the user's program."""
 
     statement: Statement
     where: str
@@ -48,14 +48,14 @@ class Lowering:
     """The inputs and results of lowering statements.
 
     Attributes:
-        known: block ids as the grid bounds them, if it is given at build.
+        known: block ids with the bounds of the grid, if it is known at build.
         facts: the facts about block ids that follow from a grid computed from sizes.
-        cluster: CTAs of a cluster, 1 where the kernel has none.
-        cta_group: of the kernel's tensor memory; None where it has none.
-        min_ctas_per_sm: CTAs that a multiprocessor must hold at once.
+        cluster: the number of CTAs of a cluster; 1 without clusters.
+        cta_group: the ``cta_group`` of the kernel's tensor memory, or None.
+        min_ctas_per_sm: the number of CTAs that an SM must hold at once.
         plans: the plan of each copy, in order.
-        locations: the text of each statement and the line that made it, by its number; 0 is none.
-        indices: the register of each value that became an index, with its statement.
+        locations: the description and source line of each statement, by its number; that of 0 is empty.
+        indices: the register of each loaded index, with its statement.
     """
 
     ptx: PtxBuilder
@@ -74,7 +74,7 @@ class Lowering:
         """Lower statements in order.
 
         Raises:
-            TilecopyError: as a statement raised it, with the line that made the statement.
+            TilecopyError: the error of a statement, with the statement's line added.
         """
         outer = self.ptx.statement
         for placed in body:
@@ -94,9 +94,9 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A tile copy, dispatched when the target is known.
+    """A statement for a tile copy, which is dispatched when the target is known.
 
-    If it may overhang, ``around`` has the facts of the conditions and loops around it.
+    If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops.
     """
 
     op: str
@@ -110,13 +110,13 @@ class CopyStatement:
     around: Alternatives = NOTHING
 
     def describe(self) -> str:
-        """Operands and operation."""
+        """Return the operation and the operands."""
         return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
-        """Dispatch and emit; a copy of no elements leaves a comment alone."""
+        """Dispatch the copy and write it; a copy without elements becomes a comment."""
         dst, src = self.dst, self.src
-        if self.outside is not None:  # what is known around, and what the grid bounds, may prove it inside
+        if self.outside is not None:  # the facts and the bounds of the grid may prove it inside
             known = tuple(
                 tuple(substitute(fact, context.known) for fact in facts)
                 for facts in conjunction(self.around, (context.facts,))
@@ -141,7 +141,7 @@ class CopyStatement:
             cta_group=context.cta_group,
             min_ctas_per_sm=context.min_ctas_per_sm,
         )
-        check_operands(request)  # the builder has looked at where the regions lie
+        check_operands(request)  # the builder has checked the bounds of the regions
         if not src.size:
             context.ptx.comment(f"{self.describe()}: no elements, nothing to copy")
             return
@@ -153,17 +153,17 @@ class CopyStatement:
 
 @frozen(eq=False)
 class Load:
-    """One element into a value."""
+    """A statement that loads one element."""
 
     result: Value
     element: Region
 
     def describe(self) -> str:
-        """Return the element."""
+        """Return the text of the element."""
         return f"load of {self.element}"
 
     def lower(self, context: Lowering) -> None:
-        """A load of the element's width, or the register that holds it."""
+        """Write a load of the element's width, or take the register that holds it."""
         ptx, bits = context.ptx, self.element.buffer.dtype.bits
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
@@ -181,7 +181,7 @@ class Load:
 
 @frozen(eq=False)
 class Index:
-    """A value becomes a symbolic integer from ``least`` to ``most``; ``clamp`` moves one outside to the nearer bound."""
+    """A statement that makes a value a symbolic integer from ``least`` to ``most``; ``clamp`` clamps it to these bounds."""
 
     symbol: Symbol
     value: Value
@@ -190,11 +190,11 @@ class Index:
     clamp: bool
 
     def describe(self) -> str:
-        """Return its bounds in words."""
+        """Return the text of its bounds."""
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
-        """Return the register of the integer: a new one, so that one line of the text defines it."""
+        """Return a new register with the integer, so that one line of the PTX defines it."""
         register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
@@ -212,7 +212,7 @@ class Index:
         return register
 
     def lower(self, context: Lowering) -> None:
-        """The value's register, bound to the symbol."""
+        """Bind the value's register to the symbol."""
         register = self.lower_to(context.ptx)
         context.ptx.bind(self.symbol, register)
         context.indices.append((register, self))
@@ -220,17 +220,17 @@ class Index:
 
 @frozen(eq=False)
 class Store:
-    """A value into one element."""
+    """A statement that stores a value to one element."""
 
     element: Region
     value: Value
 
     def describe(self) -> str:
-        """Return the element."""
+        """Return the text of the element."""
         return f"store to {self.element}"
 
     def lower(self, context: Lowering) -> None:
-        """A store of the element's width, or a move into the register that holds it."""
+        """Write a store of the element's width, or a move to the register that holds it."""
         ptx, dtype = context.ptx, self.element.buffer.dtype
         register = stored_bits(ptx, self.value)
         offset = element_offset(self.element)
@@ -243,7 +243,7 @@ class Store:
 
 @frozen(eq=False)
 class Loop:
-    """A rolled loop at run time."""
+    """A statement for a loop at run time."""
 
     index: Symbol
     count: Int
@@ -252,35 +252,35 @@ class Loop:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return its iterations in words."""
+        """Return the text of its iterations."""
         return f"range({short_repr(self.count)}, start={short_repr(self.start)})"
 
     def lower(self, context: Lowering) -> None:
-        """The loop and its body."""
+        """Write the loop and its body."""
         with context.ptx.loop(self.index, self.count, self.start, unroll=self.unroll):
             context.run(self.body)
 
 
 @frozen(eq=False)
 class If:
-    """Statements for the threads that meet a condition."""
+    """A statement whose body only the threads execute for which a condition holds."""
 
     condition: Condition
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return the condition."""
+        """Return the text of the condition."""
         return f"if_({self.condition!r})"
 
     def lower(self, context: Lowering) -> None:
-        """A branch around the body."""
+        """Write a branch around the body."""
         with context.ptx.if_(lower_condition(context.ptx, self.condition)):
             context.run(self.body)
 
 
 @frozen(eq=False)
 class Action:
-    """Anything else: a function that writes through the builder."""
+    """A statement with a function that writes PTX."""
 
     name: str
     write: Callable[[PtxBuilder], None]
@@ -290,15 +290,15 @@ class Action:
         return self.name
 
     def lower(self, context: Lowering) -> None:
-        """Call it."""
+        """Call the function."""
         self.write(context.ptx)
 
 
 def words_of(region: Region) -> range:
-    """Return the registers of a fragment that a region consists of, whole and in order.
+    """Return the range of registers of a region, which must consist of whole registers of a fragment in order.
 
     Raises:
-        LayoutError: it shares a register with others, its elements do not follow each other, or they belong to several threads.
+        LayoutError: the region has a part of a register, its elements are not consecutive, or several threads hold them.
     """
     buffer = region.buffer
     places = [
@@ -309,6 +309,6 @@ def words_of(region: Region) -> range:
     assert isinstance(first, int)
     if places != list(range(first, first + len(places))) or first * bits % word or len(places) * bits % word:
         raise LayoutError(
-            f"{region} is not whole registers of {word} bits in order; see KernelBuilder.registers({buffer.name})"
+            f"{region} must consist of whole {word}-bit registers in order; see KernelBuilder.registers({buffer.name})"
         )
     return range(first * bits // word, (first + len(places)) * bits // word)

@@ -1,7 +1,7 @@
-"""Run-time data values of a kernel: loaded elements, constants, arithmetic and casts on them.
+"""Run-time values of a kernel: loaded elements, constants, arithmetic and casts.
 
-Index arithmetic is not here: block ids, loop variables and scalars are symbolic integers (:mod:`tilecopy_core.integers.expr`).
-Floats of 16 bits compute in float32 and are rounded where they are stored or cast.
+Block ids, loop variables and scalars are not values but symbolic integers (:mod:`tilecopy_core.integers.expr`).
+16-bit floats are computed in float32 and rounded when they are stored or cast.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _VALUES = (
     "max",
 )
 _SHOWN_DEPTH = 4
-"""Operations inside each other that a message shows: a value may be made of thousands."""
+"""The depth of nested operations that a message shows, because a value may have thousands."""
 
 
 def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]:
@@ -64,7 +64,7 @@ def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]
 def _comparison(op: str) -> Callable[[Value, Any], Condition]:
     def compare(self: Value, other: Any) -> Condition:
         if not computes(self.dtype) and self.dtype.kind != "b":
-            raise RequestError(f"'{self!r} {op} {short_repr(other)}': values of {self.dtype} are moved, not compared")
+            raise RequestError(f"'{self!r} {op} {short_repr(other)}': values of {self.dtype} cannot be compared")
         return Condition(op, self, as_value(other, self.dtype))
 
     return compare
@@ -72,13 +72,14 @@ def _comparison(op: str) -> Callable[[Value, Any], Condition]:
 
 @frozen(eq=False)
 class Value(RunTime):
-    """A run-time value of one thread. ``+ - * /``, ``-v`` and comparisons of values give new values.
+    """A run-time value of one thread. ``+ - * /`` and ``-v`` give new values, and comparisons give conditions.
 
     Attributes:
-        dtype: its type.
-        op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``checked_int`` (an integer of which the launch checks that the type holds it), ``neg``, ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
-        args: operands (values), or the constant, the symbolic integer, or the element that is loaded or whose address is taken; of a cast
-            the value, how PTX rounds it (``rn``, ``rz``, ``rp``, ``rm``), and whether it saturates.
+        dtype: the type of the value.
+        op: ``loaded``, ``address``, ``const``, ``index``, ``cast``, ``checked_int`` (an integer whose range the launch checks), ``neg``,
+            ``add``, ``sub``, ``mul``, ``div``, ``min``, ``max``.
+        args: the operands: values, a constant, a symbolic integer, or an element that is loaded or whose address is taken. A cast has the
+            value, the rounding of PTX (``rn``, ``rz``, ``rp``, ``rm``), and True if it saturates.
     """
 
     dtype: DType = attrs.field(validator=instance_of("a DType", DType))
@@ -88,9 +89,9 @@ class Value(RunTime):
     def __attrs_post_init__(self) -> None:
         wanted: tuple[Any, ...] = _ARGUMENTS.get(self.op, (Value,) * (1 if self.op == "neg" else 2))
         if len(self.args) != len(wanted) or not all(map(isinstance, self.args, wanted)):
-            raise RequestError(f"Value: args {short_repr(self.args)} are not those of {self.op}")
+            raise RequestError(f"Value: args must be the operands of {self.op}, got {short_repr(self.args)}")
 
-    has: ClassVar[str] = "run-time values have + - * /, min, max and comparisons"
+    has: ClassVar[str] = "run-time values support + - * /, min, max and comparisons"
     reflects: ClassVar[tuple[str, ...]] = ("+", "-", "*", "==", "!=", "<", "<=", ">", ">=")
 
     __add__, __radd__ = _arithmetic("add"), _arithmetic("add", swap=True)
@@ -126,17 +127,20 @@ class Value(RunTime):
         return f"{name}({', '.join(a._text(depth - 1) if isinstance(a, Value) else repr(a) for a in shown_args)})"
 
     def parts(self) -> Iterator[Value]:
-        """It and every value that it is made of, each once."""
+        """Yield the value and all values from which it is computed, each once."""
         pending, seen = [self], set[int]()
         while pending:
             value = pending.pop()
-            if id(value) not in seen:  # a value is used by many
+            if id(value) not in seen:  # several operations may use a value
                 seen.add(id(value))
                 yield value
                 pending += [operand for operand in value.args if isinstance(operand, Value)]
 
     def places(self) -> tuple[Int, ...] | None:
-        """The integers that it and the places of its loads depend on. Threads with equal integers have the same value. None: own registers."""
+        """Return the integers on which the value and the addresses of its loads depend, or None if it depends on registers.
+
+        Threads with equal integers have the same value.
+        """
         integers = dict[Any, Int]()
         for value in self.parts():
             dependencies: tuple[Int, ...] | None = value.args if value.op == "index" else ()
@@ -170,19 +174,19 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "checked_int": (Value, Expr),
     "cast": (Value, str, bool),
 }
-"""What the operations take that do not take values alone."""
+"""The types of operands, for the operations whose operands are not all values."""
 
 
 def _places(element: Region) -> tuple[Int, ...] | None:
-    """Integers that decide where an element lies in memory; None for one in registers."""
+    """Return the integers on which the address of an element depends, or None for an element in registers."""
     return (*element.starts, *element.buffer.placed_by()) if element.buffer.space in ("global", "shared") else None
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """Return a number or symbolic integer as a value of a dtype. A value is returned unchanged.
+    """Return a number or symbolic integer converted to a value of a dtype. A value is returned unchanged.
 
     Raises:
-        RequestError: it is not a number, or the dtype does not hold it (floats round, integers do not).
+        RequestError: it is not a number, or the dtype cannot hold it (floats are rounded, integers are not).
     """
     if isinstance(value, Value):
         return value
@@ -194,66 +198,66 @@ def as_value(value: Any, dtype: DType) -> Value:
         proved = upper is not None and upper <= high
         if lower is None or lower < low or (dtype.bits < 32 and not proved):
             raise RequestError(
-                f"the integer {value} as {dtype}: it reaches from {lower} to {upper}, and is not proved to be within "
-                f"{low} to {high}; KernelBuilder.cast(..., '{dtype}') wraps it around"
+                f"the integer {value} as {dtype} must be within {low} to {high}, but it may be {lower} to {upper}; "
+                f"wrap it around by KernelBuilder.cast(..., '{dtype}')"
             )
-        # ids of blocks have no other bound than the largest grid's: whether 32 bits hold them is known at the launch
+        # block ids are only bounded by the largest grid, so the launch checks that they fit 32 bits
         return converted if proved or dtype.bits == 64 else Value(dtype, "checked_int", (converted, value))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) and dtype.kind == "b":
         return Value(dtype, "const", (int(value),))
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise RequestError(f"the value {short_repr(value)} is not a number or a run-time value")
+        raise RequestError(f"value must be a number or a run-time value, got {short_repr(value)}")
     if why := why_not_held(value, dtype):
         raise RequestError(f"the value {short_repr(value)} as {dtype}: {why}")
     return Value(dtype, "const", (_as_held(value, dtype.name),))
 
 
 _PRECISION = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149)}
-"""Bits of the significand, and the exponent of the least number that there is (IEEE 754; bfloat16 likewise)."""
+"""The bits of the significand and the exponent of the smallest positive number (IEEE 754, and bfloat16)."""
 
 
 def _as_held(number: float, dtype: str) -> float:
-    """Return a constant as a float of a type holds it, rounded once, ties to even; of other types as it is."""
+    """Return a constant rounded once to a float type, ties to even. For other types it is unchanged."""
     if dtype not in _PRECISION or not number or not math.isfinite(number):
         return number
     bits, least = _PRECISION[dtype]
     with LOCK:
         from fractions import Fraction
     exact = abs(Fraction(number))
-    exponent = (
-        exact.numerator.bit_length() - exact.denominator.bit_length()
-    )  # of two powers around it the one or the other
+    exponent = exact.numerator.bit_length() - exact.denominator.bit_length()  # the exponent, or one more
     unit = Fraction(2) ** max(exponent - (exact < Fraction(2) ** exponent) - bits + 1, least)
     return math.copysign(float(round(exact / unit) * unit), number)
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
-    """Return why a dtype does not hold a number (fractions of a float may round), or None."""
+    """Return the reason that a dtype cannot hold a number (floats may be rounded), or None."""
     if dtype.kind in "iub":
-        if isinstance(number, float) and not number.is_integer():  # NaN and infinities are none either
-            return "it is not a whole number; cast a float value, or round it first"
+        if isinstance(number, float) and not number.is_integer():  # also NaN and infinities
+            return "it must be a whole number; cast a float value, or round it first"
         low, high = range_of(dtype)
-        return None if low <= number <= high else f"it is not within {low} to {high}"
+        return None if low <= number <= high else f"it must be within {low} to {high}"
     largest = LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
-        return f"it is past the largest finite value, {largest!r}" if finite and abs(number) > largest else None
-    return f"{dtype} has no constants: view the buffer as an integer type of the same width"
+        return f"the largest finite value is {largest!r}" if finite and abs(number) > largest else None
+    return f"{dtype} does not support constants: view the buffer as an integer type of the same width"
 
 
 ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
-"""How a conversion may round, and what PTX calls it."""
+"""The roundings of a conversion -> their names in PTX."""
 
 
 def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
-    """Return a value, number or symbolic integer converted to a dtype, as :meth:`KernelBuilder.cast` says."""
+    """Return a value, number or symbolic integer converted to a dtype; see :meth:`KernelBuilder.cast`."""
     wanted = dtype_of(dtype)
     says = saturate is not None or round != "nearest" or wanted.name in FLOAT8
     if isinstance(value, Expr):
         value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
-    elif says and not isinstance(value, Value):  # a number of its own type, which the conversion may round and clamp
+    elif says and not isinstance(
+        value, Value
+    ):  # a number becomes float64 or int64, which the conversion may round and clamp
         value = as_value(value, dtype_of("float64" if isinstance(value, (float, np.floating)) else "int64"))
     source = as_value(value, wanted)
     if source.dtype == wanted:
@@ -264,7 +268,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
     if wanted.name in FLOAT8:
         if round != "nearest":
             raise RequestError(
-                f"cast to {wanted}: round must be 'nearest', the only rounding that PTX has, got {round!r}"
+                f"cast to {wanted}: round must be 'nearest', the only rounding of PTX for this type, got {round!r}"
             )
         if saturate is None:
             raise RequestError(
@@ -280,20 +284,20 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Offset of a region of one element from its buffer's start, swizzle included.
+    """Return the offset of a region of one element from its buffer's start, with the swizzle.
 
     Raises:
-        LayoutError: more than one element, or a register index that varies.
+        LayoutError: the region has more than one element, or the index of a register is not a constant.
     """
     buffer = element.buffer
     if element.size != 1:
-        raise LayoutError(f"{element} has {element.size} elements; load and store take one")
+        raise LayoutError(f"load and store need a region of one element, got {element} with {element.size}")
     place = buffer.layout.apply(*element.starts, shape=buffer.shape)
     if buffer.space == "local":
         if set(place) - {"m"}:
-            raise LayoutError(f"{buffer.name} is spread over threads; use KernelBuilder.registers({buffer.name})")
+            raise LayoutError(f"{buffer.name} is distributed over threads; use KernelBuilder.registers({buffer.name})")
         if isinstance(place.get("m", 0), Expr):
-            raise LayoutError(f"{element}: registers are indexed by constants (unroll the loop in Python)")
+            raise LayoutError(f"{element}: indices of registers must be constants (unroll the loop in Python)")
     return place.get("m", 0)
 
 
@@ -308,18 +312,18 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
-    """Let a loaded value be the bits in ``raw`` (zero-extended); they are converted when something is computed of them."""
+    """Bind a loaded value to its bits in ``raw`` (zero-extended). They are converted when the value is used in arithmetic."""
     _keep(ptx, "raw", value, raw)
 
 
 def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
-    """Return the bits to store for a value: those that were loaded, untouched (a NaN keeps its payload), or the rounded result."""
+    """Return the bits to store for a value: the loaded bits unchanged (a NaN keeps its payload), or the rounded result."""
     raw = _raw(ptx, value)
     return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
 
 
 def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
-    """Return the bits of a value that was loaded, or cast to a narrow float; None for any other."""
+    """Return the bits of a value that was loaded or cast to a narrow float, or None for other values."""
     raw = _register_of(ptx, "raw", value)
     if raw is None and value.op == "cast" and narrow(value.dtype):
         raw = _keep(ptx, "raw", value, _cast(ptx, value))
@@ -327,7 +331,7 @@ def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
 
 
 def _keep(ptx: PtxBuilder, what: str, value: Value, register: Register) -> Register:
-    """Remember a value's register in the innermost block."""
+    """Keep a value's register in the innermost block, and return it."""
     return ptx.blocks[-1].once((what, value), lambda: register)
 
 
@@ -362,7 +366,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
     operands = [lower_value(ptx, arg) for arg in value.args]
     rounding = ".lo" if value.op == "mul" else ""
     if type[0] == "f" and value.op in ("add", "sub", "mul", "div"):
-        rounding = ".rn"  # said, or a product and a sum may become one operation of one rounding (PTX ISA 9.7.3)
+        rounding = ".rn"  # without it, a product and a sum may be fused and rounded once (PTX ISA 9.7.3)
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
     return wrap(ptx, result, value.dtype)
@@ -378,15 +382,15 @@ def _cast(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """Return a condition that is :func:`with_types` in a predicate register."""
+    """Return a predicate register with a condition, on which :func:`with_types` was called."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which an integer that is compared with a value is a value of its type.
+    """Return a condition in which integers that are compared with a value are converted to its type.
 
     Raises:
-        RequestError: the type does not hold the integer, or two values differ in type.
+        RequestError: the type cannot hold the integer, or two values have different types.
     """
     if condition.op in ("and", "or"):
         return Condition(condition.op, with_types(condition.left), with_types(condition.right))
@@ -407,7 +411,9 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
     if not isinstance(left, Value):
         return ptx.predicate(condition)
     if left.dtype != right.dtype:
-        raise RequestError(f"a comparison of {left.dtype} and {right.dtype}: cast one of them first")
+        raise RequestError(
+            f"compared values must have the same dtype, got {left.dtype} and {right.dtype}: cast one of them first"
+        )
     operands = lower_value(ptx, left), lower_value(ptx, right)
     name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
     return emit(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
