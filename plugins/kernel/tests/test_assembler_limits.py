@@ -134,7 +134,7 @@ WRITES: dict[str, tuple[str, Any]] = {
 def test_inline_ptx_writes_what_out_names_alone(what: str) -> None:
     text, operand = WRITES[what]
     k = builder(64)
-    with pytest.raises(tc.RequestError, match="test_loadable"):
+    with pytest.raises(tc.RequestError, match="test_assembler_limits"):
         k.inline_ptx(text, operand(k))
 
 
@@ -155,7 +155,7 @@ def test_inline_ptx_writes_what_out_names_alone(what: str) -> None:
     ],
 )
 def test_inline_ptx_names_what_is_declared_alone(text: str) -> None:
-    with pytest.raises(tc.RequestError, match="test_loadable"):
+    with pytest.raises(tc.RequestError, match="test_assembler_limits"):
         builder().inline_ptx(text)
 
 
@@ -175,7 +175,7 @@ def test_inline_ptx_is_text_that_the_kernel_can_hold(texts: list[str]) -> None:
     k = builder()
     for text in texts[:-1]:
         k.inline_ptx(text)
-    with pytest.raises(tc.RequestError, match="test_loadable"):
+    with pytest.raises(tc.RequestError, match="test_assembler_limits"):
         k.inline_ptx(texts[-1])
 
 
@@ -185,7 +185,7 @@ def test_inline_ptx_is_text_that_the_kernel_can_hold(texts: list[str]) -> None:
 )
 def test_an_element_is_an_address_with_its_brackets(text: str) -> None:
     k = builder()
-    with pytest.raises(tc.RequestError, match="test_loadable"):
+    with pytest.raises(tc.RequestError, match="test_assembler_limits"):
         k.inline_ptx(text, k.param("A", (32,), "float32")[3])
 
 
@@ -212,7 +212,7 @@ def test_a_shared_buffer_is_a_variable_in_static_memory_alone() -> None:
     k = builder()
     k.shared((100, 128), "float32", name="tile")
     k.inline_ptx("{{ .reg .b32 x; mov.u32 x, smem_tile; }}")
-    with pytest.raises(tc.RequestError, match=r"smem_tile[\s\S]*test_loadable"):
+    with pytest.raises(tc.RequestError, match=r"smem_tile[\s\S]*test_assembler_limits"):
         k.build(target="sm_90", grid=1)
 
 

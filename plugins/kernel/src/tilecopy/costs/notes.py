@@ -55,7 +55,7 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name} needs {count:,} registers per thread, and a thread has at most {request.most_registers}; the rest "
+        f"fragment {buffer.name} needs {count:,} registers per thread, and a thread has {request.most_registers} at most; the rest "
         f"spills to local memory; {remedy}",
     )
 
