@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def product_files(below: Iterable[str] = ()) -> list[Path]:
         for path in paths
         if path.exists() and (not folders or any(path.is_relative_to(folder) for folder in folders))
     ]
+
+
+@cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    """Return the text and the tree of a file."""
+    text = path.read_text(encoding="utf-8")
+    return text, ast.parse(text)
 
 
 def is_participle(name: str) -> bool:
@@ -157,10 +165,7 @@ def rows(kind: str, paths: Iterable[Path]) -> list[tuple[str, str]]:
     """Return the place and the text of everything of one kind."""
     listed = []
     for path in paths:
-        text = path.read_text(encoding="utf-8")
-        listed += [
-            (f"{path.relative_to(ROOT)}:{number}", shown) for number, shown in KINDS[kind](text, ast.parse(text))
-        ]
+        listed += [(f"{path.relative_to(ROOT)}:{number}", shown) for number, shown in KINDS[kind](*parsed(path))]
     return listed
 
 
@@ -168,7 +173,7 @@ def repeated_classes(paths: Iterable[Path]) -> dict[str, list[str]]:
     """Return the class names, without leading underscores, that several files define, with these places."""
     places = defaultdict(list)
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)[1]):
             if isinstance(node, ast.ClassDef):
                 places[node.name.strip("_")].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return {name: listed for name, listed in sorted(places.items()) if len(listed) > 1}

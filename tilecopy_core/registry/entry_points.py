@@ -10,9 +10,9 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -145,7 +145,8 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
     return attrs.evolve(source, incompatible=why)
 
 
-def core_excluded(requirements: Iterable[str], core_version: str = __version__) -> str:
+@lru_cache(maxsize=256)
+def core_excluded(requirements: tuple[str, ...], core_version: str = __version__) -> str:
     """Return which requirement excludes this tilecopy-core and what to install, for a message, or "".
 
     Release numbers are compared (PEP 440 without pre-releases). Requirements with a marker are left to the installer.

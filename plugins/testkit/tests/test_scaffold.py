@@ -26,7 +26,7 @@ def test_a_new_variant_holds_the_suite(
     monkeypatch.syspath_prepend(tmp_path / "package" / "src")
     plugin = importlib.import_module(f"tilecopy_{name}")
     try:
-        counterexample = first_counterexample(VariantUnderTest.of(plugin), examples=25)
+        counterexample = first_counterexample(VariantUnderTest.of(plugin), examples=10)
     finally:
         del sys.modules[plugin.__name__]
     assert counterexample is None, counterexample

@@ -90,7 +90,7 @@ def test_another_hook_version_is_declined_with_what_to_install(
 
 
 def test_versions_compare_as_releases() -> None:
-    assert core_excluded(["tilecopy-core>=0.10"], "0.9") and not core_excluded(["tilecopy-core>=0.9"], "0.10")
+    assert core_excluded(("tilecopy-core>=0.10",), "0.9") and not core_excluded(("tilecopy-core>=0.9",), "0.10")
     assert __version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 

@@ -1397,7 +1397,7 @@ def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
 )
 def test_which_requirements_exclude_the_core(requirement: str, core: str, excluded: bool) -> None:
     """As packaging has it, for what is no pre-release and has no marker."""
-    assert bool(core_excluded([requirement], core)) == excluded
+    assert bool(core_excluded((requirement,), core)) == excluded
 
 
 def _emitting(write: Any) -> tc.Registry:
