@@ -143,7 +143,7 @@ def variable_named(program: Program, name: str) -> Variable:
     if len(fitting) != 1:
         raise LaunchError(
             f"kernel {program.name}: {'several variables are' if fitting else 'no variable is'} named {short_repr(name)}; "
-            f"the module's variables are {', '.join(names[ptx_name] for ptx_name in fitting or names) or 'none'}"
+            f"the module has {', '.join(names[ptx_name] for ptx_name in fitting or names) or 'none'}"
         )
     return next(var for var in program.variables if var.name == fitting[0])
 

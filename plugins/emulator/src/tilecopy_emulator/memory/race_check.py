@@ -274,14 +274,15 @@ class ShadowedMemory:
         first_at, waited = launch.seen.get(sought, (-1, -1))
         if conflict.together:
             text = f"by two threads at once ({who})"
-            remedy = "both threads execute one instruction: let only one of them write, or use an atomic"
+            remedy = remedy if cause == "scope" else "let only one thread write, or use an atomic"
         met = [ReportedAccess(who, before, value=earlier)]
         if first_at >= 0 or conflict.together:
             first = instruction if first_at < 0 else machine.program.instructions[first_at]
             met = [machine.report(first, who, before, value=earlier)]
         if waited >= 0 and actor < BARRIER_ACTOR:
             met.append(machine.report(machine.program.instructions[waited], who, "", relation=COMPLETED))
-            text, why = f"with no barrier since {who} waited for its copy, whose bytes are {before} by then", ""
+            verb = "wrote" if conflict.wrote else "read"
+            text, why = f"with no barrier since {who} waited for the copy that {verb} it", ""
             remedy = remedy.replace("between the two accesses", "after that wait")
         suspect = behind = None
         if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
@@ -337,7 +338,8 @@ def raise_in_flight(
     """Raise the hazard for an access to bytes that an operation in flight uses; ``cell``: of shared memory, or -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
-    remedy = (pending.remedy or pending.lack) + ("" if same_thread or not pending.alone else ", then a barrier")
+    remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")
+    remedy += "" if same_thread or not pending.alone else ", then a barrier"
     who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
     met = machine.in_vain(operation.at, pending, "written" if wrote else "read", who)
     machine.hazard(

@@ -387,7 +387,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
             have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
-            machine.hazard("tensor", f"dealloc of {size} columns at {base}; allocated: {have}", one)
+            machine.hazard("tensor", f"no allocation of {size} columns at {base}; allocated: {have}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got those of another warp", one)
         cells = _columns(cta, base, size)

@@ -28,7 +28,7 @@ class Pending:
     alone: bool = False
 
     def __str__(self) -> str:
-        return f"{self.lack} ({self.remedy})" if self.remedy else self.lack
+        return f"{self.lack}: {self.remedy}" if self.remedy else self.lack
 
 
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
