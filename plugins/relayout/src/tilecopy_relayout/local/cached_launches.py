@@ -59,36 +59,6 @@ class _CachedLaunch:
     low: int
     high: int
 
-    @classmethod
-    def of(cls, checked: CheckedLaunch) -> _CachedLaunch | None:
-        """Return the record of a launch, or None if only its addresses require the narrow words, or torch must dispatch it."""
-        source, destination, moved = checked.source, checked.destination, checked.rearrangement
-        aligned = words_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
-        if aligned != checked.words:
-            return None
-        reader = _reader_of(type(destination.owner))
-        try:
-            result_facts = None if reader is None else reader(destination.owner)[0]
-        except CacheMissError:
-            return None
-        (first, last), (out_first, out_last) = source.memory.byte_bounds, destination.memory.byte_bounds
-        distance = destination.pointer - source.pointer
-        return cls(
-            checked.launch,
-            checked.launch.launches,
-            checked.words.elem_bytes - 1,
-            moved.shape,
-            row_major(moved.shape) if source.framework.name == "torch" else None,
-            result_facts,
-            current_stream(source, destination),
-            source.dtype,
-            source.framework,
-            destination.framework,
-            checked.across,
-            first - out_last + distance,
-            last - out_first + distance,
-        )
-
     def new_result(self, array: Any, stream: Any) -> tuple[Any, int]:
         """Return a new result and its address."""
         result = self.framework.empty(array, self.shape, self.dtype, stream)
@@ -172,27 +142,45 @@ def relayout_array(call: RelayoutCall) -> Any:
 
 
 def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
-    """Cache a launch for later calls of the same kind, if their arrays can be read cheaply."""
-    kept = _CachedLaunch.of(checked)
-    if kept is None:
-        return
+    """Cache a launch for later calls of the same kind, if their arrays can be read cheaply.
+
+    It is not cached if only its addresses require the narrow words, or torch must dispatch it.
+    """
+    source, destination, moved = checked.source, checked.destination, checked.rearrangement
+    aligned = words_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
     facts = []
-    for argument in (call.array, call.out):
-        reader = None if argument is None else _reader_of(type(argument))
-        if reader is not None:
-            _readers[type(argument)] = reader
-        elif argument is not None:
+    for side in (call.array, destination.owner if call.out is None else call.out):
+        reader = _reader_of(type(side))
+        if reader is None or aligned != checked.words:
             return
+        _readers[type(side)] = reader
         try:
-            facts.append(None if reader is None else reader(argument)[0])
+            facts.append(reader(side)[0])
         except CacheMissError:
             return
     if len(_launches) >= _MOST_LAUNCHES:
         _launches.clear()
         _newest.clear()
     options = _options(call.axes, call.out, call.executor, call.sizes)
+    (first, last), (out_first, out_last) = source.memory.byte_bounds, destination.memory.byte_bounds
+    distance = destination.pointer - source.pointer
+    kept = _CachedLaunch(
+        checked.launch,
+        checked.launch.launches,
+        checked.words.elem_bytes - 1,
+        moved.shape,
+        row_major(moved.shape) if source.framework.name == "torch" else None,
+        facts[1],
+        current_stream(source, destination),
+        source.dtype,
+        source.framework,
+        destination.framework,
+        checked.across,
+        first - out_last + distance,
+        last - out_first + distance,
+    )
     try:
-        _launches[facts[0], options, facts[1]] = kept
+        _launches[facts[0], options, None if call.out is None else facts[1]] = kept
     except TypeError:  # axes is a list
         return
     tensors = [call.array] if call.out is None else [call.array, call.out]
