@@ -32,6 +32,7 @@ from tilecopy_relayout.axes import rearrangement
 from tilecopy_relayout.distributed import exchange, symmetric
 from tilecopy_relayout.distributed.rendezvous import Rendezvous
 from tilecopy_relayout.distributed.shards import Shards, cuts_of
+from tilecopy_relayout.local import call as local_call
 from tilecopy_relayout.planner import launching
 
 from tilecopy_core.plugin import row_major
@@ -362,7 +363,7 @@ def into_each_others_memory() -> None:
             (torchs, "rendezvous", rooms.rendezvous),
             (symmetric, "_LEAST_BYTES", 4096),
             (symmetric, "driver", lambda: stand_in),
-            (symmetric, "target_of_gpu", lambda gpu: "sm_90"),
+            (local_call, "target_of_gpu", lambda gpu: "sm_90"),
             (symmetric.PutGraph, "__call__", on_the_emulator),
             (torch.cuda, "device", lambda device: nullcontext()),
             (torch.cuda, "Event", lambda: stream),

@@ -21,35 +21,26 @@ _UNITS = {"": 1} | {
 }
 
 
-class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """The option type of a number of bytes, such as ``4GiB``."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes, at least 1."""
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", value.strip())
-        count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
-        if count < 1:
-            self.fail(f"must be a number of bytes, such as 4GiB, 500MB or 1048576, got {short_repr(value)}", param, ctx)
-        return count
+def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    """Return the number of bytes in a text such as ``4GiB``, at least 1; None if the option is not given."""
+    match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", (text or "").strip())
+    count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
+    if text is not None and count < 1:
+        raise click.BadParameter(f"must be a number of bytes, such as 4GiB, 500MB or 1048576, got {short_repr(text)}")
+    return count or None
 
 
-class AxisLength(click.ParamType):  # type: ignore[type-arg]
-    """The option type of an axis length, ``NAME=LENGTH``."""
-
-    name = "name=length"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Return the name and the length."""
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", value)
+def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
+    """Return the lengths of axes from texts ``NAME=LENGTH``."""
+    lengths: dict[str, int] = {}
+    for text in texts:
+        match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", text)
         if match is None:
-            self.fail(f"must be NAME=LENGTH, such as p=4, got {short_repr(value)}", param, ctx)
-        return match[1], int(match[2])
+            raise click.BadParameter(f"must be NAME=LENGTH, such as p=4, got {short_repr(text)}")
+        if match[1] in lengths:
+            raise click.BadParameter(f"each axis must have one length, got {', '.join(texts)}")
+        lengths[match[1]] = int(match[2])
+    return lengths
 
 
 @click.command("relayout", cls=ResultCommand, short_help="Permute, split and merge the dimensions of an array file.")
@@ -59,12 +50,18 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
     "--axes", required=True, help="A permutation, such as 0,2,3,1, or a pattern, such as 'b c h w -> b h w c'."
 )
 @click.option(
-    "--axis", "sizes", type=AxisLength(), multiple=True, help="Length of an axis of the pattern, for example p=4."
+    "--axis",
+    "sizes",
+    multiple=True,
+    callback=axis_lengths,
+    metavar="NAME=LENGTH",
+    help="Length of an axis of the pattern, for example p=4.",
 )
 @click.option(
     "--max-memory",
     "max_memory_bytes",
-    type=Bytes(),
+    callback=number_of_bytes,
+    metavar="BYTES",
     help="Device memory to use, for example 8GiB. Default: 80% of the free memory of the GPU, or 64MiB on the emulator.",
 )
 @click.option("--target", type=Choice("target", TARGETS), help="Architecture. Default: that of the GPU, or sm_90.")
@@ -73,7 +70,7 @@ class AxisLength(click.ParamType):  # type: ignore[type-arg]
     type=Choice("executor", EXECUTOR.words),
     help="Where to run. Default: the GPU if there is one, else the emulator.",
 )
-def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, int], ...], **options: Any) -> Result:
+def relayout_command(source: Path, destination: Path, **options: Any) -> Result:
     """Permute, split and merge the dimensions of an array file, and verify it.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. It is moved in pieces, so it may be larger than the
@@ -83,12 +80,8 @@ def relayout_command(source: Path, destination: Path, sizes: tuple[tuple[str, in
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
       tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --axis p=4
     """
-    if len(dict(sizes)) < len(sizes):
-        raise click.BadParameter(
-            f"each axis must have one length, got {', '.join(f'{n}={e}' for n, e in sizes)}", param_hint="--axis"
-        )
     with progress_bar("bytes") as progress:
-        outcome = relayout_file(source, destination, sizes=dict(sizes), progress=progress, **options)
+        outcome = relayout_file(source, destination, progress=progress, **options)
     rates = {"gb_per_s_read_and_written": outcome.gb_per_s, "wall_gb_per_s_read_and_written": outcome.wall_gb_per_s}
     data = attrs.asdict(outcome, recurse=False) | rates | {"output": str(destination)}
     return Result(data, lambda: _text(outcome, options["axes"], destination))

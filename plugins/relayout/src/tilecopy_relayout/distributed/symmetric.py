@@ -18,9 +18,8 @@ from tilecopy_core.plugin import frozen, row_major
 
 from ..arrays.devices import DevicePlacement, driver
 from ..arrays.torch_internals import symmetric_handle, symmetric_memory
-from ..local.host import target_of_gpu
-from ..planner.launching import DeviceLauncher, align_of
-from ..planner.plan import plan_of
+from ..local.call import launcher_of
+from ..planner.launching import DeviceLauncher
 from ..planner.problem import RelayoutSpec
 from .rendezvous import Rendezvous
 from .shards import Shards
@@ -95,8 +94,7 @@ class SymmetricWorkspace:
                     first = source.offset * x.element_size()
                     address = buffer.addresses[receiver] + result.offset * x.element_size()
                     spec = RelayoutSpec(source.extents, source.strides, result.strides, x.element_size())
-                    plan = plan_of(spec, target_of_gpu(gpu), align_of(x.data_ptr() + first), align_of(address))
-                    launch = cast("DeviceLauncher", plan.bind("cuda", DevicePlacement.of(gpu, gpu)))
+                    launch = launcher_of(spec, DevicePlacement.of(gpu, gpu), x.data_ptr() + first, address)
                     moves.append((launch, first, address))
             while len(self._streams) < max(len(moves), 2):
                 with driver().active(gpu):

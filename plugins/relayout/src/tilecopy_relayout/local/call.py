@@ -97,7 +97,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
             stream = current_stream(source, destination)()
         if 0 not in moved.shape:
             words = words_of(source, moved, destination)
-            launch = _launcher(words, gpus, source.pointer, destination.pointer)
+            launch = launcher_of(words, gpus, source.pointer, destination.pointer)
             with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
                 launch(source.pointer, destination.pointer, current)
             if call.device is None and gpus.launching == source.device:
@@ -178,7 +178,8 @@ def _move_on_host(words: RelayoutSpec, source: SideArray, destination: SideArray
     move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
 
 
-def _launcher(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
+def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
+    """Return the launch of a relayout on GPUs, planned for these addresses."""
     with LOCK:
         from ..planner.plan import plan_of
     plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
