@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import attrs
@@ -203,13 +203,9 @@ def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])
-    promising = sorted([(least_total(problem, t), n) for n, t in enumerate(tilings)])
-    best: tuple[float, int, TilingCost] | None = None
-    for least, number in promising:
-        if best is not None and (least, number) >= best[:2]:
+    best = inf, 0
+    for least, number in sorted([(least_total(problem, tiling), number) for number, tiling in enumerate(tilings)]):
+        if (least, number) >= best:
             break
-        cost = cost_of(problem, tilings[number])
-        if best is None or (cost.total, number) < best[:2]:
-            best = cost.total, number, cost
-    assert best is not None
-    return tilings[best[1]], best[2]
+        best = min(best, (cost_of(problem, tilings[number]).total, number))
+    return tilings[best[1]], cost_of(problem, tilings[best[1]])
