@@ -33,13 +33,12 @@ class Framework:
             return np.asarray(array)
         if _has(array, "__array__"):
             kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
-            if where == "out":
-                raise RequestError(
-                    f"out must be an array in memory, got {kind}, which only returns copies of its elements: pass a NumPy array, and assign it to a[...] after the call"
-                )
             lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
+            instead = (
+                "a NumPy array, and assign it to a[...] after the call" if where == "out" else f"np.asarray(a){lazy}"
+            )
             raise RequestError(
-                f"{where} must be an array in memory, got {kind}, which only returns copies of its elements: pass np.asarray(a){lazy}"
+                f"{where} must be an array in memory, got {kind}, which only returns copies of its elements: pass {instead}"
             )
         return array
 

@@ -137,10 +137,8 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         raise RequestError(
             f"{name} has dtype {facts.dtype} but the array has {source.dtype}; relayout does not convert dtypes"
         )
-    if (facts.device is None) != (source.device is None):
+    if facts.device != source.device and (name != "out" or None in (facts.device, source.device)):
         raise RequestError(f"{name} is {facts.place} but the array is {source.place}: pass an array in the same memory")
-    if name != "out" and facts.device != source.device:
-        raise RequestError(f"{name} is {facts.place} but the array is {source.place}")
     if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
