@@ -373,28 +373,28 @@ HALF_A = tc.mma_fragment("m16n8k16", "A", "float16")
 DECLINED: dict[str, tuple[Any, str]] = {
     "a row that is 18 bytes further": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None, pitch=17)),
-        "the row of lane 1 starts 34 bytes after that of lane 0 in tile; rows start at multiples of 16 bytes",
+        "rows must start at multiples of 16 bytes, but the row of lane 1 starts 34 bytes after that of lane 0 in tile",
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
-        "m8n8: lane 1 holds what lies 8 elements after what lane 0 holds in tile, not 1 as in a row of a matrix; a row-major "
+        "m8n8: lane 1 must hold the element 1 after that of lane 0 in tile, as in a row of a matrix, but holds the element 8 after it; a row-major "
         'tile with rows of 16 bytes fits mma_fragment."m16n8k8", "A", "float32".\n',
     ),
     "pairs of float32": (
         lambda: moved(tc.mma_fragment("m16n8k8", "C", "float32"), (16, 8), swizzled((16, 8), mode=None), "float32"),
-        "lane 1 holds what lies 2 elements after what lane 0 holds",
+        "lane 1 must hold the element 1 after that of lane 0 in tile.* but holds the element 2 after it",
     ),
     "lanes that hold rows": (
         lambda: moved(TileLayout(S[(32, 8) : (1 @ laneid, 1)]), (32, 8), swizzled((32, 8), mode=None)),
-        "lane 1 holds what lies 8 elements after what lane 0 holds in tile, not 2 as in a row of a matrix; m8n8.trans: lane 4 holds what lies 32 ",
+        "lane 1 must hold the element 2 after that of lane 0 in tile, .* the element 8 after it; m8n8.trans: lane 4 must hold the element .* the element 32 ",
     ),
     "half of the lanes": (
         lambda: moved(TileLayout(S[(4, 4, 2) : (4 @ laneid, 1 @ laneid, 1)]), (4, 8), swizzled((4, 8), mode=None)),
-        "lane 16 holds nothing of the box",
+        "lane 16 must hold an element of the box",
     ),
     "a slice of half a matrix": (
         lambda: sliced_rows(),
-        "lane 16 holds nothing of the box",
+        "lane 16 must hold an element of the box",
     ),
     "a swizzle of less than 16 bytes": (
         lambda: moved(HALF_A, (16, 16), tc.SwizzledLayout(tc.Swizzle(2, 2, 3), TileLayout(S[16, 16]))),
@@ -402,13 +402,13 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "elements of 64 bits": (
         lambda: moved(tc.mma_fragment("m8n8k4", "A", "float64"), (8, 4), swizzled((8, 4), mode=None), "float64"),
-        "has registers of 64 bits; a lane gets 32 of each row",
+        "must have 32 bits, got 64",
     ),
     "fragments that begin at another lane": (
         lambda: moved(
             TileLayout(S[(8, 2, 2) : (2 @ laneid, 1 @ laneid, 1)] + 16 @ laneid), (8, 4), swizzled((8, 4), mode=None)
         ),
-        "begin at lane 16 of a warp, not at lane 0",
+        "must begin at lane 0 of a warp, but begin at lane 16",
     ),
     "replicas over lanes": (
         lambda: moved(
@@ -416,7 +416,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
             (4, 8),
             swizzled((4, 8), mode=None),
         ),
-        "has replicas over lanes; each lane holds its part of a matrix",
+        "must not have replicas over lanes",
     ),
     "a store by warps that hold their own": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), scope=tc.cta(64), store=True),
@@ -424,7 +424,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "a scope without whole warps": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), scope=tc.cta(48)),
-        "the last warp of the scope has 16 threads; 32 threads move a matrix",
+        "warps of 32 threads, but its last warp has 16",
     ),
     "an address that is not proved to be aligned": (
         lambda: at_start(4),
@@ -437,7 +437,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
             swizzled((16, 8), mode=None),
             store=True,
         ),
-        "the iter 2:0 of .* has one place for several elements",
+        "must have strides greater than 0, got 2:0",
     ),
     "stmatrix before sm_90": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), store=True, target="sm_89"),
@@ -445,7 +445,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "registers that begin inside one": (
         lambda: moved(TileLayout(S[(8, 4, 2) : (4 @ laneid, 1 @ laneid, 1)] + 1), (8, 8), swizzled((8, 8), mode=None)),
-        "register element 1 is inside a register of 2 elements",
+        "a register of 2 elements, but begins at register element 1",
     ),
 }
 
@@ -484,7 +484,7 @@ def test_an_instruction_fills_neighbouring_registers() -> None:
     partition = moved(MMA_A, (16, 64), swizzled((16, 64))).partition
     assert [batch.registers for batch in partition.batches] == [(n, n + 2, n + 4, n + 6) for n in range(0, 32, 8)]
     assert [batch.place for batch in partition.batches] == [0, 16, 32, 48]
-    assert partition.summary() == "4 x m8n8.x4 in each of 1 warps, 32 elements a thread"
+    assert partition.summary() == "4 x m8n8.x4 in each of 1 warps, 32 elements per thread"
     assert [(digit.stride, digit.extent, digit.step) for digit in partition.rows] == [(1, 16, 64), (16, 2, 8)]
     stored = moved(MMA_B, (16, 64), B_BY_ROWS_OF_K, store=True).partition
     assert all(

@@ -1,4 +1,4 @@
-"""copy_async -> bulk: from global to shared memory by bulk copies; they complete on an mbarrier."""
+"""The variant bulk of copy_async: bulk copies from global to shared memory that complete on an mbarrier."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ variant = Variant(
     features=("cp.async.bulk",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),
-        Option("prefetch", (Region,), "a global region of the copy's dtype and extents that comes to L2 meanwhile"),
+        Option("prefetch", (Region,), "a global region of the copy's dtype and extents to prefetch into L2"),
     ),
     completion="mbarrier",
     completion_steps=(
@@ -60,7 +60,7 @@ def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
 
 
 def prefetch_fits(request: CopyRequest) -> str | None:
-    """Check that option ``prefetch`` can be the source of such a copy."""
+    """Check that the region of option ``prefetch`` could be the source of the copy."""
     later = prefetch_copy(request)
     if later is None:
         return None
@@ -78,22 +78,22 @@ PREDICATE = (
     fits_one_phase,
     prefetch_fits,
 )
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @frozen
 class BulkPartition:
-    """The bulk copies, and the prefetches of a later copy.
+    """A frozen record of bulk copies, and of prefetches for a later copy.
 
     Attributes:
         copies: the bulk copies.
-        prefetches: the copies whose sources come to L2, or None without the option.
+        prefetches: the copies whose sources are prefetched into L2, or None without the option.
     """
 
     copies: ChunkPartition
@@ -101,12 +101,12 @@ class BulkPartition:
 
     @property
     def rounds(self) -> VectorPartition:
-        """Return the copies as ``[outer, 1, elements of a chunk]``."""
+        """The partition of the copies, ``[outer, 1, elements of a chunk]``."""
         return self.copies.rounds
 
     @property
     def instructions_per_thread(self) -> int:
-        """Return how many bulk copies and prefetches the one thread issues."""
+        """The number of bulk copies and prefetches that the issuing thread issues."""
         return self.rounds.outer + (self.prefetches.rounds.outer if self.prefetches else 0)
 
     def summary(self) -> str:
@@ -117,7 +117,7 @@ class BulkPartition:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
-    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
+    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
     copies, later = partition_chunks(request), prefetch_copy(request)
     if isinstance(copies, Decline):
         return copies
@@ -127,7 +127,7 @@ def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BulkPartition, ptx: PtxBuilder) -> None:
-    """Write one bulk copy per chunk; no wait."""
+    """Write one bulk copy per chunk, without a wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     opcode = f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes"

@@ -1,4 +1,4 @@
-"""An instruction for the emulator: a prefetch into L2 must be aligned and lie inside an array (PTX ISA 9.7.9.25.4)."""
+"""The prefetch into L2 for the emulator, which checks its alignment and that it is inside an array (PTX ISA 9.7.9.25.4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """Return the step of ``cp.async.bulk.prefetch.L2.global [a], size``: it reads nothing, but the bytes must exist."""
+    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``, which checks that the bytes exist."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
         raise refuse(instruction, "this form of a prefetch is not supported")

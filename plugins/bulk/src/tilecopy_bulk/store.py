@@ -1,4 +1,4 @@
-"""copy_async -> bulk_store: from shared to global memory by bulk copies; the caller commits a bulk group and waits."""
+"""The variant bulk_store of copy_async: bulk copies from shared to global memory; the caller commits a bulk group and waits."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ variant = Variant(
 )
 
 PREDICATE = (valid_copy, whole_byte_elements, no_replica)
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
+    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
     return partition_chunks(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """Write one bulk copy per chunk; no commit and no wait."""
+    """Write one bulk copy per chunk, without a commit or a wait."""
     emit_chunks(ptx, partition, "cp.async.bulk.global.shared::cta.bulk_group")

@@ -1,4 +1,4 @@
-"""copy_async -> dsmem: shared memory to the shared memory of another CTA of the cluster, by bulk copies.
+"""The variant dsmem of copy_async: bulk copies to the shared memory of another CTA of the cluster.
 
 One thread maps the destination and its mbarrier into the other CTA (``mapa``) and issues ``cp.async.bulk`` for each
 contiguous chunk. No wait is emitted: the destination CTA arms the mbarrier (``arrive_expect_tx`` of all bytes) and
@@ -57,24 +57,24 @@ variant = Variant(
     completion_steps=(
         "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "arrive_expect_tx(bytes of all copies) on mbar, by one thread of the destination CTA",
-        "wait(phase) on mbar, by every thread of the destination CTA that reads",
+        "wait(phase) on mbar by every thread of the destination CTA that reads the data",
     ),
     threads="one",
 )
 
 
 def cluster_launch(request: CopyRequest) -> str | None:
-    """Check that the cluster has another CTA, so that its shared memory exists."""
+    """Check that the cluster has another CTA, whose shared memory can be the destination."""
     if request.cluster is not None and request.cluster < LEAST_CLUSTER:
         return (
-            f"the cluster has {request.cluster} CTA; a copy to another CTA's shared memory needs at least {LEAST_CLUSTER}: "
-            f"give build(cluster={LEAST_CLUSTER})"
+            f"the cluster must have at least {LEAST_CLUSTER} CTAs to copy to another CTA's shared memory, got {request.cluster}: "
+            f"use build(cluster={LEAST_CLUSTER})"
         )
     return None
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """Check that ``remote_cta_id=`` is a rank of the cluster, or of the largest cluster where the size is not known."""
+    """Check that ``remote_cta_id=`` is a rank in the cluster, or in the largest possible cluster if the size is not known."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None
@@ -95,24 +95,24 @@ PREDICATE = (
     remote_rank,
     fits_one_phase,
 )
-"""The rows of the specification that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the longest chunk that is contiguous on both sides, and the loop over the chunks."""
+    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
     return partition_chunks(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """Write ``mapa`` and one bulk copy per chunk; no wait."""
+    """Write ``mapa`` and one bulk copy per chunk, without a wait."""
     mbar, rank = mbarrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
     barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)

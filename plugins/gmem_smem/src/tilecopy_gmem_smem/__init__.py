@@ -1,8 +1,8 @@
-"""copy -> gmem_smem: synchronous copies between global and shared memory.
+"""The variant gmem_smem of copy: synchronous copies between global and shared memory.
 
-Neither side says which thread moves what, so the partition is synthesized from the scope: ``[outer, threads, vec]``,
-the global side in descending strides giving the order, vectors as wide as both sides allow. Each round is one vector
-load and one vector store per thread, through registers.
+No layout assigns elements to threads, so the partition is derived from the scope: ``[outer, threads, vec]``, in the order
+of the global side's descending strides, with vectors as wide as both sides allow. Each round is one vector load and one
+vector store per thread, through registers.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ PREDICATE = (
     relaxed_to_global,
     divides_threads,
 )
-"""The rows of the specification that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return ``[outer, threads, vec]`` in the order of the global side's strides."""
+    """Return the partition ``[outer, threads, vec]`` in the order of the global side's strides."""
     return synthesize(request, leader=request.side_in("global"))
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write batches of loads, then their stores; no cache hints (docs/performance.md has what each is worth)."""
+    """Write batches of loads and stores without cache hints (see docs/performance.md)."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))

@@ -1,6 +1,6 @@
-"""copy_async -> ldgsts: global to shared memory by ``cp.async``.
+"""The variant ldgsts of copy_async: ``cp.async`` from global to shared memory.
 
-The partition is that of gmem_smem with the widths that ``cp.async`` has. No wait is emitted: the caller commits a
+The partition is that of gmem_smem with the widths of ``cp.async``. No wait is emitted: the caller commits a
 group, waits for it (``cp_async_commit``, ``cp_async_wait``) and puts a barrier before other threads read.
 """
 
@@ -45,22 +45,22 @@ PREDICATE = (
     no_replica,
     divides_threads,
 )
-"""The rows of the specification that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return ``[outer, threads, vec]`` with vectors of 16, 8 or 4 bytes."""
+    """Return the partition ``[outer, threads, vec]`` with vectors of 16, 8 or 4 bytes."""
     return synthesize(request, leader=request.src, widths_bits=WIDTHS_BITS)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write one ``cp.async`` per round; no commit, no wait."""
+    """Write one ``cp.async`` per round, without a commit or a wait."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

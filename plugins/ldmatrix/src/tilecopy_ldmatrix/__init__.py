@@ -1,7 +1,7 @@
-"""copy -> ldmatrix: fragments of tensor cores from shared memory, whole matrices at a time.
+"""The variant ldmatrix of copy: loads whole matrices from shared memory into fragments of tensor cores.
 
-A lane gives the address of one row of a matrix and gets the elements that ``mma`` wants of it. The layouts say which
-matrices a fragment is made of, and whether they are transposed; a copy that is not made of whole ones is declined.
+Each lane passes the address of one row of a matrix and gets the elements that ``mma`` needs. The layouts determine the
+matrices of a fragment, and whether they are transposed; a copy that does not consist of whole matrices is declined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ variant = Variant(
     name="ldmatrix",
     op="copy",
     priority=20,
-    summary="matrix fragments from shared memory by ldmatrix, transposed where the layouts ask for it",
+    summary="matrix fragments from shared memory by ldmatrix, transposed if the layouts require it",
     spaces=(("shared", "local"),),
     completion="barrier",
     threads="all",
@@ -39,12 +39,12 @@ variant = Variant(
 
 
 def whole_warps(request: CopyRequest) -> str | None:
-    """Check that the scope is made of whole warps."""
+    """Check that the scope consists of whole warps."""
     with LOCK:
         from .forms import LANES
     last_warp_threads = request.scope.threads % LANES
     return (
-        f"the last warp of the scope has {last_warp_threads} threads; {LANES} threads move a matrix"
+        f"the scope must consist of warps of {LANES} threads, but its last warp has {last_warp_threads}"
         if last_warp_threads
         else None
     )
@@ -54,7 +54,7 @@ def words_of_32_bits(request: CopyRequest) -> str | None:
     """Check that the fragment's registers have 32 bits."""
     fragment, _ = fragment_and_memory(request)
     bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
-    return f"{fragment} has registers of {bits} bits; a lane gets 32 of each row" if bits > 32 else None
+    return f"the registers of {fragment} must have 32 bits, got {bits}" if bits > 32 else None
 
 
 PREDICATE = (
@@ -65,14 +65,14 @@ PREDICATE = (
     words_of_32_bits,
     owned_fragment,
 )
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 DEMOTED_PRIORITY = 5
-"""The priority of a copy for which ``reg`` needs as many instructions: each lane reads one register of a row, untransposed."""
+"""The priority of a copy for which ``reg`` needs as many instructions, because each lane reads one register of a row."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the table, with a lower priority than ``reg`` for single matrices whose elements have other than 16 bits."""
+    """Return the verdict of the checks; for single matrices of elements other than 16 bits its priority is lower than that of ``reg``."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)
@@ -83,7 +83,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
-    """Return the matrices that the fragment is made of."""
+    """Return the partition of the fragment into matrices."""
     with LOCK:
         from .partition import matrices
     return matrices(request)
@@ -91,7 +91,7 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
-    """Write one instruction per batch, for the warps that own something."""
+    """Write one instruction per batch, for the warps that own elements."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
     with by_owners(ptx, partition.warps, store=store):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from tilecopy_core.plugin import S, TileLayout, frozen, laneid
 
 LANES = 32
-"""Threads that move a matrix: those of a warp."""
+"""The number of threads that load or store a matrix: one warp."""
 ROW_BYTES = 16
-"""Bytes of one row of a matrix, and what its address is a multiple of (PTX ISA, ldmatrix)."""
+"""The size and the alignment of one row of a matrix (PTX ISA, ldmatrix)."""
 
 
 @frozen
 class MatrixForm:
-    """A frozen record of one form of the instructions.
+    """A frozen record of one form of ldmatrix or stmatrix.
 
     Attributes:
-        shape: how it is written, with a place for the number of matrices.
-        rows: the lane and register element of a row's first element; a lane gives the address of each row.
-        columns: what an element's place in its row adds. From a register's size on, the next registers of the instruction.
+        shape: the modifiers of the opcode, with a placeholder for the number of matrices.
+        rows: the lane and register element of a row's first element; a lane passes the address of each row.
+        columns: the offset for an element's position in its row; beyond the size of a register, the instruction's next registers.
         most: matrices of one instruction.
     """
 
@@ -28,7 +28,7 @@ class MatrixForm:
 
     @property
     def name(self) -> str:
-        """Return the shape for messages."""
+        """The shape, for messages."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 
@@ -38,7 +38,7 @@ STORED_BYTES = MatrixForm("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1
 
 
 def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[MatrixForm]:
-    """Return the forms that move elements of a width; ``bytes_too`` on targets that transpose elements of 8 bits."""
+    """Return the forms for elements of a width; ``bytes_too`` adds forms that transpose 8-bit elements."""
     register_elems = 32 // bits
     columns = S[(4, register_elems) : (1 @ laneid, 1)] if register_elems > 1 else S[4 : 1 @ laneid]
     forms = [MatrixForm("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]
@@ -50,4 +50,4 @@ def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[MatrixForm]:
 
 
 FITTING = {8: ("m16n8k32", "int8"), 16: ("m16n8k16", "float16"), 32: ("m16n8k8", "float32")}
-"""Operands of which a row-major tile is loaded, by the width of an element."""
+"""Width of an element -> the mma shape and dtype of a fragment that a row-major tile fits."""

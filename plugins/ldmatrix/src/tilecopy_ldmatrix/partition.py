@@ -1,7 +1,7 @@
-"""Which matrices a fragment is made of: the lanes that give their rows, the registers that hold them.
+"""The partition of a fragment into matrices: the lanes that pass the rows' addresses, and the registers.
 
-The iters of the fragment are held against those of each form. What a form does not use up of the registers repeats the
-matrix: factors of two become the matrices of one instruction, the rest one instruction after the other.
+The iters of the fragment are matched with those of each form. Register iters that remain repeat the matrix: factors of two
+become the matrices of one instruction, the rest become several instructions.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Batch:
 
 @frozen
 class MatrixPartition:
-    """A frozen record of the matrices that each warp moves, one batch after the other.
+    """A frozen record of the matrices that each warp loads or stores, in batches of one instruction.
 
     Attributes:
         form: the instructions' form.
@@ -93,30 +93,30 @@ class MatrixPartition:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Return the swizzle of the shared operand."""
+        """The swizzle of the shared operand."""
         return self.memory.swizzle
 
     @property
     def instructions_per_thread(self) -> int:
-        """Return how many instructions move data."""
+        """The number of load or store instructions per thread."""
         return len(self.batches)
 
     def summary(self) -> str:
         """Return one line for ``plan.explain()``."""
         return (
             f"{len(self.batches)} x {self.form.name}.x{self.count} in each of {self.threads // LANES} warps, "
-            f"{self.fragment.buffer.span_elems} elements a thread"
+            f"{self.fragment.buffer.span_elems} elements per thread"
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the elements from the start of the shared buffer to the row whose address a thread gives in the first batch."""
+        """Return the element offset in the shared buffer of the row whose address a thread passes in the first batch."""
         total = self.memory.offset_on(m)
         for digit in (*self.rows, *self.warps):
             total = total + digit.value(tid) * digit.step
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
 
         Args:
             request: the copy.
@@ -149,7 +149,7 @@ class MatrixPartition:
 
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
-    """Return the partition by the first form that the fragment is made of."""
+    """Return the partition into matrices of the first form that fits the fragment."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("shared operand", other)
     assert layout is not None
@@ -159,11 +159,13 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         return Decline(f"operand {other.buffer.name} has replicas {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+        return Decline(
+            f"{fragment} {layout} and {other} {memory} must be divisible into iters of common extents, but they are not"
+        )
     if again := next((it for it, _ in pairs if it.stride == 0), None):
-        return Decline(f"the iter {again} of {layout} has one place for several elements")
+        return Decline(f"the iters of {layout} must have strides greater than 0, got {again}")
     if any(not isinstance(place.stride, int) for _, place in pairs):
-        return Decline(f"{other} {memory} has a stride that is known only at run time")
+        return Decline(f"the strides of {other} must be known when the kernel is built, got {memory}")
     warp_split = _warps_apart(layout, [(it, int(place.stride)) for it, place in pairs])
     if isinstance(warp_split, Decline):
         return warp_split
@@ -177,7 +179,7 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         declined.append(f"{form.name}: {partition}")
     shape, dtype = FITTING[bits]
     return Decline(
-        f"{fragment} is not made of matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
+        f"{fragment} does not consist of whole matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
         f'mma_fragment("{shape}", "A", "{dtype}")'
     )
 
@@ -185,12 +187,14 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
 def _warps_apart(
     layout: TileLayout, pairs: Sequence[tuple[Iter, int]]
 ) -> tuple[list[FragmentPiece], tuple[Digit, ...]] | Decline:
-    """The pieces of one warp, and how a warp chooses its fragment_iter."""
+    """Return the pieces of one warp, and the digits of a thread's index that select the warp's part."""
     pieces, coarse = list[FragmentPiece](), list[Pair]()
     for fragment_iter, step in pairs:
         parts = _lanes_and_warps(fragment_iter, step)
         if parts is None:
-            return Decline(f"the iter {fragment_iter} of {layout} strides over lanes and warps together")
+            return Decline(
+                f"each iter of {layout} must run over lanes or over warps, but {fragment_iter} runs over both"
+            )
         pieces += parts[0]
         coarse += parts[1]
     replicas = []
@@ -198,7 +202,7 @@ def _warps_apart(
         if it.axis != m and it.axis.finer == "thread":
             if it.axis == laneid or int(it.stride) % LANES:
                 return Decline(
-                    f"the register layout {layout} has replicas over lanes; each lane holds its part of a matrix"
+                    f"the register layout must not have replicas over lanes, because each lane holds its part of a matrix, got {layout}"
                 )
             replicas.append(Iter(it.extent, int(it.stride) // LANES, WARPS_OF[it.axis]))
         else:
@@ -208,7 +212,7 @@ def _warps_apart(
         at = layout.offset_on(axis)
         if axis != m and axis.finer == "thread":
             if not isinstance(at, int) or at % LANES:
-                return Decline(f"the elements of {layout} begin at lane {at} of a warp, not at lane 0")
+                return Decline(f"the elements of {layout} must begin at lane 0 of a warp, but begin at lane {at}")
             offset[WARPS_OF.get(axis, laneid)] = at // LANES
         else:
             offset[axis] = at
@@ -219,7 +223,7 @@ def _warps_apart(
 
 
 def _lanes_and_warps(own: Iter, step: int) -> tuple[list[FragmentPiece], list[Pair]] | None:
-    """Split an iter into the part along lanes or registers and the part along warps; None where it strides over both together."""
+    """Return the parts of an iter along lanes or registers and along warps, or None if it cannot be split so."""
     stride, extent = int(own.stride), own.extent
     if own.axis == m:
         return [FragmentPiece(m, stride, extent, step)], []
@@ -243,7 +247,7 @@ def _of_form(
     pieces: Sequence[FragmentPiece],
     warps: tuple[Digit, ...],
 ) -> MatrixPartition | str:
-    """The partition into matrices of one form, or what does not fit it."""
+    """Return the partition into matrices of one form, or the reason why the form does not fit."""
     fragment, other = fragment_and_memory(request)
     register_elems, remaining = 32 // fragment.buffer.dtype.bits, list(pieces)
     one = _one_matrix(form, remaining, register_elems, other.buffer.name)
@@ -258,7 +262,7 @@ def _of_form(
         else next((piece.stride for piece in remaining if piece.stride % register_elems), None)
     )
     if loose is not None:
-        return f"register element {loose} is inside a register of {register_elems} elements"
+        return f"a matrix must begin at a register of {register_elems} elements, but begins at register element {loose}"
     chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
@@ -275,7 +279,7 @@ def _of_form(
 def _one_matrix(
     form: MatrixForm, remaining: list[FragmentPiece], each: int, name: str
 ) -> tuple[list[FragmentPiece], list[int]] | str:
-    """Take one matrix out of the pieces that are left; its rows as pieces of a row's number, and where its registers begin.
+    """Remove one matrix from the remaining pieces; return its rows as pieces of a row's number, and the starts of its registers.
 
     Args:
         form: of the matrix.
@@ -289,9 +293,7 @@ def _one_matrix(
         if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
             half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % each:
-                return (
-                    f"no two registers of a lane hold what lies {inner} elements apart in {name}, the halves of a row"
-                )
+                return f"two registers of a lane must hold the halves of a row, which are {inner} elements apart in {name}, but none do"
             _take_innermost(remaining, half, 2)
             parts = [0, half.stride]
         else:
@@ -303,8 +305,8 @@ def _one_matrix(
                 if piece.step != expected:
                     what = _WHAT[piece.axis]
                     return (
-                        f"{what} {piece.stride} holds what lies {piece.step} elements after what {what} 0 holds in {name}, "
-                        f"not {expected} as in a row of a matrix"
+                        f"{what} {piece.stride} must hold the element {expected} after that of {what} 0 in {name}, as in a row of a "
+                        f"matrix, but holds the element {piece.step} after it"
                     )
         inner *= it.extent
     inner = 1
@@ -318,35 +320,35 @@ def _one_matrix(
 
 
 def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] | str:
-    """Take the pieces that cover an iter of a form out of those that are left; or where there is none."""
+    """Remove the pieces that cover an iter of a form from the remaining ones and return them, or return the reason why there are none."""
     stride, taken = int(it.stride), list[FragmentPiece]()
     at, end = stride, stride * it.extent
     while at < end:
         piece = next((p for p in remaining if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
         if piece is None:
-            return f"{_WHAT[it.axis]} {at} holds nothing of the box"
+            return f"{_WHAT[it.axis]} {at} must hold an element of the box, but does not"
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"{_WHAT[it.axis]} {at} is inside a run of {piece.extent} that begins at {piece.stride}, not where a matrix goes on"
+            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, but that is inside a run of {piece.extent} from {piece.stride} on"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)
-        if above > 1:  # a run that begins below fits no form, so that nobody asks for what is left there
+        if above > 1:  # the part below `at` is dropped, because a run that begins there fits no form
             remaining.append(FragmentPiece(piece.axis, stop, above, piece.step * below * inside))
         at = stop
     return taken
 
 
 def _take_innermost(remaining: list[FragmentPiece], piece: FragmentPiece, factor: int) -> None:
-    """Take the innermost ``factor`` steps of a piece away."""
+    """Remove the innermost ``factor`` steps of a piece."""
     remaining.remove(piece)
     if piece.extent > factor:
         remaining.append(FragmentPiece(piece.axis, piece.stride * factor, piece.extent // factor, piece.step * factor))
 
 
 def _digits(rows: Sequence[FragmentPiece]) -> Iterator[Digit]:
-    """Pieces of a lane's number as digits of it, neighbours that continue each other in one."""
+    """Return pieces of a lane's number as digits of it, with contiguous neighbours fused."""
     fused: list[FragmentPiece] = []
     for piece in rows:
         before = fused[-1] if fused else None
@@ -362,7 +364,7 @@ def _digits(rows: Sequence[FragmentPiece]) -> Iterator[Digit]:
 def _batches(
     base: int, remaining: Sequence[FragmentPiece], chosen: Sequence[FragmentPiece], parts: Sequence[int]
 ) -> Iterator[Batch]:
-    """The instructions, in the order of their registers."""
+    """Yield the instructions in the order of their registers."""
     first_elements = [
         sum(piece.stride for n, piece in enumerate(chosen) if number >> n & 1) for number in range(1 << len(chosen))
     ]
@@ -386,8 +388,8 @@ def _why_misaligned(
     for digit in rows:
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
             return (
-                f"the row of lane {digit.stride} starts {digit.step * size} bytes after that of lane 0 in {other.buffer.name}; "
-                f"rows start at multiples of {ROW_BYTES} bytes"
+                f"rows must start at multiples of {ROW_BYTES} bytes, but the row of lane {digit.stride} starts {digit.step * size} bytes "
+                f"after that of lane 0 in {other.buffer.name}"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
     steps += [Iter(piece.extent, piece.step) for piece in remaining]

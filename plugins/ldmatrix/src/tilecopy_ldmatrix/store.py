@@ -1,4 +1,4 @@
-"""copy -> stmatrix: fragments of tensor cores to shared memory, whole matrices at a time."""
+"""The variant stmatrix of copy: stores whole matrices from fragments of tensor cores to shared memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ variant = Variant(
     name="stmatrix",
     op="copy",
     priority=20,
-    summary="matrix fragments to shared memory by stmatrix, transposed where the layouts ask for it",
+    summary="matrix fragments to shared memory by stmatrix, transposed if the layouts require it",
     spaces=(("local", "shared"),),
     features=("stmatrix",),
     completion="barrier",

@@ -1,8 +1,8 @@
-"""copy -> ragged: the fallback between global, shared and local memory, for any element count, thread count and start.
+"""The variant ragged of copy: the fallback between global, shared and local memory, for any sizes, thread counts and starts.
 
-The partition is that of gmem_smem, but the threads need not divide the vectors: in the last round those with a vector
-past the last one do nothing. A box that cuts inside an iter of its layout has each element's place computed; of a register
-fragment each thread goes through its registers and moves those that the box has.
+The partition is that of gmem_smem, but the number of vectors need not be a multiple of the threads: in the last round
+some threads do nothing. If a box cuts inside an iter of its layout, the address of each element is computed. For a register
+fragment, each thread loops over its registers and copies those that are inside the box.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ variant = Variant(
 )
 
 VALID = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, relaxed_to_global)
-"""What holds for every pair of memories and the record does not declare."""
+"""Checks for all pairs of memory spaces that the record does not declare."""
 PREDICATE = (*VALID, no_replica)
 """Checks of copies between global and shared memory."""
 FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
@@ -56,19 +56,19 @@ FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, FRAGMENT_PREDICATE if "local" in request.spaces else PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
-    """Return ``[outer, threads, vec]`` with a last round that may be short, or for fragments every register."""
+    """Return the partition ``[outer, threads, vec]``, whose last round may be short; for a fragment, all its registers."""
     return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
-    """Write batches of loads, then their stores, guarded where vectors end; for fragments one guarded access per register."""
+    """Write batches of loads and stores, with guards in the last round; for a fragment, one guarded access per register."""
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return

@@ -1,7 +1,7 @@
-"""copy_async -> ragged_async: the fallback from global to shared memory for what ldgsts declines.
+"""The variant ragged_async of copy_async: the fallback from global to shared memory for copies that ldgsts declines.
 
-Vectors of 4 bytes and more go by ``cp.async``, narrower ones through registers: those are done earlier than the caller
-waits for, which an asynchronous copy may be. The caller commits and waits as for ldgsts.
+Vectors of 4 bytes and more are copied by ``cp.async``, narrower ones through registers, which complete at once. The
+caller commits and waits as for ldgsts.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ variant = Variant(
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of ragged's table to decline, or Accept."""
+    """Return Decline with the reason of the first of ragged's checks that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return ``[outer, threads, vec]`` with a last round that may be short."""
+    """Return the partition ``[outer, threads, vec]``, whose last round may be short."""
     return ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write one ``cp.async`` per round if it has the size, guarded where vectors end."""
+    """Write one ``cp.async`` per round if it has the vector's size, with guards in the last round."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

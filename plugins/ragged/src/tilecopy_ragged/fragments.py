@@ -1,4 +1,4 @@
-"""Register fragments whose boxes do not divide: each thread goes through its registers and moves what is in the box."""
+"""Copies of register fragments of any size: each thread loops over its registers and copies those inside the box."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class FragmentElements:
-    """A frozen record of one element per register; its coordinates say whether the box has it.
+    """A frozen record of a copy of one element per register; the element's coordinates decide whether it is inside the box.
 
     Attributes:
         fragment: the register operand.
@@ -60,12 +60,12 @@ class FragmentElements:
 
     @property
     def vec_bits(self) -> int:
-        """Return the width of one access in bits."""
+        """The width of one access in bits."""
         return self.fragment.buffer.dtype.bits
 
     @property
     def registers_per_thread(self) -> int:
-        """Return how many 32-bit registers of a thread the fragment takes."""
+        """The number of 32-bit registers of the fragment per thread."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
@@ -76,7 +76,7 @@ class FragmentElements:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
 
         Args:
             request: the copy.
@@ -134,20 +134,20 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
-    """Return why the register operand and the other one cannot be walked element by element, or None."""
+    """Return why the operands cannot be copied element by element, or None."""
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
-        return f"register operand {name} has a swizzled layout; registers have no addresses to permute"
+        return f"register operand {name} must not have a swizzle, because registers have no addresses"
     if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
-        return f"{fragment} or {other} has replicas in memory"
+        return f"{fragment} and {other} must not have replicas in memory"
     if why := why_not_memory("the other operand", other.buffer):
         return why
     return why_unaligned(other.buffer) or why_no_owners(request, layout)
 
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
-    """Return every register of the fragment, whatever the box is."""
+    """Return the partition with every register of the fragment, for any box."""
     fragment, other = fragment_and_memory(request)
     layout = tile_layout(fragment)
     weight = layout.size
@@ -168,7 +168,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Write one guarded access per register, for the threads that own something; then fill what no thread holds."""
+    """Write one guarded access per register, for the threads that own elements; then fill elements that no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)

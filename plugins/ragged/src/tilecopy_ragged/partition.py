@@ -1,4 +1,4 @@
-"""Rounds whose last one may be short, over layouts or over coordinates."""
+"""Partitions whose last round may be short, over layouts or over coordinates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .places import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class Scattered(Side):
-    """A frozen record of an operand whose box is not a layout of its own: coordinates give the place of each element."""
+    """A frozen record of an operand whose box no layout describes; the address of each element is computed from coordinates."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Return the element offset (before the swizzle) of a thread's element in one round."""
@@ -25,7 +25,7 @@ class Scattered(Side):
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return rounds as wide as both sides allow; one element per thread and round if a box cuts inside an iter of its layout."""
+    """Return a partition with vectors as wide as both sides allow, or of single elements if a box cuts inside an iter of its layout."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if why := why_not_memory(operand, region.buffer):
             return Decline(why)

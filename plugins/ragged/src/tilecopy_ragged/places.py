@@ -1,4 +1,4 @@
-"""The place of an element from its coordinates, for any box of a buffer."""
+"""Element offsets computed from coordinates, for any box of a buffer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilecopy_core.plugin import Buffer, Int, Region, TileLayout, m
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
-    """Return the element offset (before the swizzle) of an element; it is meaningless for coordinates outside the shape."""
+    """Return the element offset (before the swizzle) for coordinates, which must be in bounds."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride a dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0
@@ -24,24 +24,28 @@ def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
 
 
 def why_not_memory(operand: str, buffer: Buffer) -> str | None:
-    """Return why a buffer's layout is not over memory alone, or None."""
+    """Return why a buffer's layout has strides along axes other than memory, or None."""
     others = [axis.name for axis in buffer.layout.axes if axis != m]
     named = ", ".join(others)
-    return f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}" if others else None
+    return (
+        f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
+        if others
+        else None
+    )
 
 
 def why_unaligned(buffer: Buffer) -> str | None:
-    """Return why an element of a buffer may not be accessed by itself, or None."""
+    """Return why a single element of a buffer cannot be accessed, or None."""
     needed = buffer.dtype.bytes
     return (
-        f"{buffer.name}: aligned to {buffer.align_bytes} bytes; its elements need {needed}"
+        f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"
         if buffer.align_bytes % needed
         else None
     )
 
 
 def tile_layout(region: Region) -> TileLayout:
-    """Return the layout of a region's buffer; for a symbolic shape, where every box has a layout, that of the box."""
+    """Return the layout of a region's buffer, or that of the box if the shape is symbolic."""
     whole = region.buffer.layout
     layout = whole if isinstance(whole, TileLayout) else region.sliced_layout()
     assert layout is not None

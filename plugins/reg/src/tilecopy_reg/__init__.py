@@ -48,19 +48,19 @@ PREDICATE = (
     owned_fragment,
     sliced_other,
 )
-"""The rows of the specification that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     why = fragment_inside(request)
     return Decline(why) if why else first_failure(clip_to_fragment(request), PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """Return the vectors that each thread moves between its registers and memory."""
+    """Return the partition: the vectors that each thread copies between its registers and memory."""
     return fragment_partition(clip_to_fragment(request))
 
 

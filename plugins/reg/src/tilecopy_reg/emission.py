@@ -1,4 +1,4 @@
-"""Instructions of a fragment copy: vectors straight into and out of the fragment's registers."""
+"""Instructions of a fragment copy: vector accesses directly to the fragment's registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .partition import FragmentPartition
 
 
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """Write one access per vector, for the threads that own something; with a branch where the box may overhang."""
+    """Write one access per vector, for the threads that own elements, with a branch if the box may overhang."""
     store, edge = request.src.buffer.space == "local", partition.edge
     with by_owners(ptx, partition.digits, store=store):
         if edge is None:

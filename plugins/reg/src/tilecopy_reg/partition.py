@@ -1,4 +1,4 @@
-"""Which thread owns which elements: the register layout's thread axes become digits of a thread's id."""
+"""The partition of a fragment copy: thread axes of the register layout become digits of a thread's id."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tilecopy_partitions import (
 
 @frozen
 class FragmentPartition:
-    """A frozen record of ``outer`` vectors of ``vec`` elements that a thread moves between its registers and memory.
+    """A frozen record of ``outer`` vectors of ``vec`` elements that a thread copies between its registers and memory.
 
     Attributes:
         outer: vectors of one thread.
@@ -75,12 +75,12 @@ class FragmentPartition:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Return the swizzle of the other side."""
+        """The swizzle of the memory operand."""
         return self.memory.swizzle
 
     @property
     def registers_per_thread(self) -> int:
-        """Return how many 32-bit registers of a thread the fragment takes."""
+        """The number of 32-bit registers of the fragment per thread."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
@@ -88,18 +88,18 @@ class FragmentPartition:
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x vec {self.vec} ({self.vec_bits} bits, {self.vec_bits // 8} bytes each) in each of "
-            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements a thread{guarded}"
+            f"{self.threads} threads, {self.fragment.buffer.span_elems} elements per thread{guarded}"
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return what a thread's id adds to the element offset of the other side."""
+        """Return the element offset of the memory operand for a thread's id."""
         total: Int = 0
         for digit in self.digits:
             total = total + digit.value(tid) * digit.step
         return total
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return what a thread's id adds to the coordinates along a guarded dimension of the other side."""
+        """Return the coordinate offset along a guarded dimension of the memory operand for a thread's id."""
         total: Int = 0
         for digit in self.digits:
             if digit.along:
@@ -107,7 +107,7 @@ class FragmentPartition:
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, and the place in memory.
+        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
 
         Args:
             request: the copy.
@@ -140,7 +140,7 @@ class FragmentPartition:
 
 
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
-    """Return the copy of the part of a box that lies inside the fragment: elements outside it have no register."""
+    """Return the copy of the part of a box that is inside the fragment, because elements outside have no register."""
     fragment, other = fragment_and_memory(request)
     if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
@@ -163,7 +163,7 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand lies inside its shape, or that the elements outside need not be copied."""
+    """Check that the register operand is inside its shape, or that the elements outside need not be copied."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
@@ -188,9 +188,9 @@ def sliced_other(request: CopyRequest) -> str | None:
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """Return the partition that the register layout induces, with the widest vector.
+    """Return the partition of the register layout with the widest vector.
 
-    Where the other side may overhang, its ``edge`` has the widest vectors that lie wholly inside or outside.
+    If the memory operand may overhang, ``edge`` has the widest vectors that are wholly inside or outside.
     """
     _, other = fragment_and_memory(request)
     inside = _induce_partition(request, ())
@@ -199,7 +199,7 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
         return inside
     edge = _induce_partition(request, guards)
     if isinstance(edge, Decline):
-        return Decline(f"where the copy overhangs: {edge.reason}")
+        return Decline(f"for an overhanging tile: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 
@@ -211,7 +211,9 @@ def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> Fragme
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
-        return Decline(f"{fragment} {layout} and {other} {memory} cannot be split along common extents")
+        return Decline(
+            f"{fragment} {layout} and {other} {memory} must be divisible into iters of common extents, but they are not"
+        )
     digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits

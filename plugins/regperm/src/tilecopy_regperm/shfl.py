@@ -45,7 +45,7 @@ PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elemen
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 

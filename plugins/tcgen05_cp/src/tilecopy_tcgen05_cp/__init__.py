@@ -88,12 +88,12 @@ PREDICATE = (
     has_address,
     cta_group,
 )
-"""The rows of the specification that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the first reason of the table to decline, or Accept."""
+    """Return Decline with the reason of the first check that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 

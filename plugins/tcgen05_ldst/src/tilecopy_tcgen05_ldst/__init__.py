@@ -47,7 +47,7 @@ def has_address(request: CopyRequest) -> str | None:
 
 
 PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, has_address)
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 
 class Transfers:
@@ -73,7 +73,7 @@ class Transfers:
 
     @hookimpl
     def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
-        """Return the first reason of the table to decline, or Accept."""
+        """Return Decline with the reason of the first check that fails, or Accept."""
         return first_failure(request, PREDICATE)
 
     @hookimpl

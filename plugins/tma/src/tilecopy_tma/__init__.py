@@ -1,4 +1,4 @@
-"""copy_async -> tma: from global to shared memory by tensor copies (TMA); they complete on an mbarrier."""
+"""The variant tma of copy_async: tensor copies (TMA) from global to shared memory that complete on an mbarrier."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ variant = Variant(
     features=("tma",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required=True),
-        Option("multicast", (int, Expr), "the mask of the cluster's CTAs that receive, bit n for rank n"),
+        Option("multicast", (int, Expr), "a mask of the receiving CTAs of the cluster, bit n for rank n"),
     ),
     completion="mbarrier",
     completion_steps=(
         "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
-        "arrive_expect_tx(bytes of all boxes, also where they overhang) on mbar, by one thread of each CTA that receives",
+        "arrive_expect_tx(bytes of all boxes, including overhangs) on mbar by one thread of each receiving CTA",
         "wait(phase) on mbar by every thread that reads the data",
     ),
     threads="one",
@@ -59,11 +59,13 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
-    """Check that elements out of bounds are filled with zeros, and that the tile lies inside its buffer."""
+    """Check that elements out of bounds are filled with zeros, and that the tile is inside its buffer."""
     if request.may_exceed_bounds and any(any(request.dst.exceeds(dim)) for dim in range(len(request.dst.starts))):
-        return f"{request.dst} may reach past its buffer in shared memory; a tensor copy writes whole boxes there"
+        return f"a tensor copy writes whole boxes to shared memory, but {request.dst} may exceed its buffer"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
-        return f'outside={request.outside}: a tensor copy fills elements out of bounds with zeros; copy with outside="zero"'
+        return (
+            f'a tensor copy fills elements out of bounds with zeros, got outside={request.outside}: use outside="zero"'
+        )
     return None
 
 
@@ -73,22 +75,22 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
     if mask is None:
         return None
     if isinstance(mask, int) and not 0 < mask < 1 << MAX_CLUSTER:
-        return f"option multicast must be a mask of 1 to {MAX_CLUSTER} CTAs, 1 to {(1 << MAX_CLUSTER) - 1}, got {mask}"
+        return f"option multicast must be a mask of CTAs from 1 to {(1 << MAX_CLUSTER) - 1}, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
-        return f"option multicast is {mask}, a mask of a cluster's CTAs; the cluster has 1 CTA: give build(cluster=) 2 or more"
+        return f"option multicast={mask} needs a cluster of at least 2 CTAs, got 1: use build(cluster=)"
     if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
-        return f"option multicast is {mask}, which names CTA {lower.bit_length() - 1}; the cluster has {cluster} CTAs"
+        return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask}, which names CTA {lower.bit_length() - 1}"
     return None
 
 
 PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one_phase, filled_with_zeros, mask_of_ctas)
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the table, with a lower priority if bulk copies need as few instructions."""
+    """Return the verdict of the checks, with a lower priority if bulk copies need no more instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.dst, request.src)
@@ -96,7 +98,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """Return the largest boxes that both sides have, and the loop over them."""
+    """Return the partition: the largest boxes that both sides allow, and the loop over them."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.dst, request.src)
@@ -104,7 +106,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """Write one tensor copy per box; no wait."""
+    """Write one tensor copy per box, without a wait."""
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)

@@ -48,7 +48,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of a part of a dimension of the region: ``extent`` coordinates that are ``unit`` apart.
+    """A frozen record of a part of a dimension of the region: ``extent`` coordinates with a step of ``unit``.
 
     Attributes:
         dim: dimension of the global region.
@@ -92,7 +92,7 @@ class BoxPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """Return how many tensor copies the one thread issues."""
+        """The number of tensor copies that the issuing thread issues."""
         return self.rounds.outer
 
     def coordinates(self, turn: Int) -> list[Int]:
@@ -117,22 +117,20 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
     """
     size = array.buffer.dtype.bytes
     if size > MOST_ELEMENT_BYTES:
-        return Decline(
-            f"elements of {size} bytes ({array.buffer.dtype}): a tensor map has elements of 1, 2, 4 or 8 bytes"
-        )
+        return Decline(f"elements of a tensor map must have 1, 2, 4 or 8 bytes, got {size} ({array.buffer.dtype})")
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
-        return Decline(
-            f"{tile} is not a layout of its own over memory: the box cuts inside an iter of {tile.buffer.layout}"
-        )
+        return Decline(f"{tile} must not cut inside an iter of its layout, got {tile.buffer.layout}")
     strides = strides_of(array.buffer)
     if strides is None:
         return Decline(
-            f"a tensor map has one stride for each dimension and no offset; the layout of {array.buffer.name} is {array.buffer.layout}"
+            f"the layout of {array.buffer.name} must have one stride per dimension and no offset for a tensor map, got {array.buffer.layout}"
         )
     mode = mode_of(layout.swizzle, size)
     if mode is None:
-        return Decline(f"{tile.buffer.name}: tensor copies have no {layout.swizzle}; their modes are 32B, 64B and 128B")
+        return Decline(
+            f"the swizzle of {tile.buffer.name} must be a mode of tensor copies (32B, 64B or 128B), got {layout.swizzle}"
+        )
     if "atom" in mode and not request.target.has("swizzle_atoms"):
         return Decline(
             f"target {request.target} has no swizzle_atoms: the swizzle {mode} of {tile.buffer.name} needs sm_100 or newer"
@@ -144,7 +142,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Accept, with a priority below that of bulk copies if as few of those as boxes move the copy: they are faster then."""
+    """Return Accept, with a priority below that of bulk copies if these need no more instructions, because they are faster then."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -163,7 +161,7 @@ def _may_be_contiguous(array: Region) -> bool:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """Return the stride of each dimension of an array, in elements, or None if its layout has an offset, a swizzle or a dimension in parts.
+    """Return the strides of an array in elements, or None if its layout has an offset, a swizzle or several iters per dimension.
 
     A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
     """
@@ -191,7 +189,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the hardware's mode of a swizzle of elements, or None."""
+    """Return the hardware's mode for a swizzle, or None."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -199,7 +197,7 @@ def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
 
 
 def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decline:
-    """Return the tile's iters with the dimension of the array that each belongs to; those that lie closest in shared memory first."""
+    """Return the tile's iters, each with its dimension of the array, sorted by the stride in shared memory."""
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
@@ -303,17 +301,17 @@ def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
-    """Return why an extent or a stride is more than a tensor map has, whatever the launch gives; or None."""
+    """Return why an extent or a stride exceeds the limits of a tensor map at every launch, or None."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         if (least := bounds_of(extent)[0] or 0) > MOST_EXTENT:
-            return f"{array}: dimension {axis.dim} has {least} elements; a tensor map takes 1 to 2**31 - 1"
+            return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got {least}"
         if bounds_of(extent)[1] == 0:
-            return f"{array}: dimension {axis.dim} has no elements; a tensor map takes 1 to 2**31 - 1"
+            return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got 0"
         if (least := bounds_of(step)[0] or 0) < 0:
-            return f"{array}: the stride of dimension {axis.dim} may be negative; a tensor map takes none"
+            return f"{array}: the stride of dimension {axis.dim} must not be negative for a tensor map, but it may be {least}"
         if least >= STRIDE_LIMIT_BYTES:
-            return f"{array}: the stride of dimension {axis.dim} is {least} bytes; a tensor map takes less than 2**40"
+            return f"{array}: the stride of dimension {axis.dim} must be less than 2**40 bytes for a tensor map, got {least}"
     return None
 
 
@@ -327,7 +325,7 @@ def why_misaligned(
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Return why an address, a stride, a start or a row is not the multiple that the hardware needs, or None."""
+    """Return why an address, a stride, a start or a row does not have the alignment that the hardware needs, or None."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
     stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
@@ -346,24 +344,24 @@ def why_misaligned(
     ]
     for what, value, needed in rules:
         if not is_multiple(value, needed):
-            return f"{what} is {in_bytes(value)}; tensor copies need a multiple of {needed} bytes{how_declared(value, needed)}"
+            return f"{what} must be a multiple of {needed} bytes for a tensor copy, but is {in_bytes(value)}{how_declared(value, needed)}"
     if why_innermost is not None:
         return why_innermost
     if stepped is not None:
         return why_apart(tile, array, pieces, stepped, mode)
     for piece in steps:
         if piece.dim == axes[0].dim and piece.unit * size % ALIGN_BYTES:
-            return f"{array}: boxes begin {piece.unit * size} bytes apart in the innermost dimension; tensor copies need {ALIGN_BYTES}"
+            return f"{array}: the step between boxes in the innermost dimension must be a multiple of {ALIGN_BYTES} bytes, got {piece.unit * size}"
     return None
 
 
 def in_bytes(value: Int) -> str:
-    """Return, for a message, a number of bytes or what is known of it before the launch."""
+    """Return a phrase for a number of bytes, or for its divisor if it is not known before the launch."""
     return f"{value} bytes" if isinstance(value, int) else f"only known to be a multiple of {divisor_of(value)} bytes"
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return the declaration of a symbol that would make a value a multiple of ``needed``, or ""."""
+    """Return advice to declare a symbol so that a value becomes a multiple of ``needed``, or ""."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -373,47 +371,47 @@ def how_declared(value: Int, needed: int) -> str:
 
 
 def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str) -> str:
-    """Return why the rows of a tile cannot be the rows of boxes."""
+    """Return why the rows of a tile do not fit the rows of boxes."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     extent, dim = pieces[0].extent, pieces[0].dim
     row = f"rows of {name} have {extent * size} bytes"
     if extent != array.extents[dim]:
-        row = f"{name} has {extent * size} bytes of a row of {array.buffer.name} in one place"
+        row = f"contiguous parts in {name} of a row of {array.buffer.name} have {extent * size} bytes"
     if span and extent * size % span:
-        return f"{row}; the {mode} swizzle needs a multiple of {span} bytes"
+        return f"{row}, but must have a multiple of {span} bytes for the {mode} swizzle"
     if extent * size % ALIGN_BYTES:
-        return f"{row}; tensor copies need a multiple of {ALIGN_BYTES} bytes"
-    return why_divided(array, dim, extent, f"whose bytes are not a multiple of {ALIGN_BYTES}")
+        return f"{row}, but must have a multiple of {ALIGN_BYTES} bytes for a tensor copy"
+    return why_divided(array, dim, extent, f"which is not a multiple of {ALIGN_BYTES} bytes")
 
 
 def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: DimensionPiece, mode: str) -> str:
-    """Return why boxes begin at places in shared memory that the hardware refuses."""
+    """Return why the step between boxes in shared memory does not have the alignment that the hardware needs."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]
-    apart = f"{step.shared * size} bytes apart in shared memory, where tensor copies need a multiple of {SHARED_ALIGN_BYTES} bytes"
+    apart = f"boxes would begin {step.shared * size} bytes apart in shared memory but must begin at multiples of {SHARED_ALIGN_BYTES} bytes"
     if span and row_bytes % span:
         return why_row(tile, array, pieces, mode)
     if span and row_bytes > span:
-        return f"rows of {name} have {row_bytes} bytes and boxes of the {mode} swizzle {span}, so boxes begin {apart}; give {name} rows of {span} bytes"
+        return f"{apart} (rows of {name} have {row_bytes} bytes, boxes of the {mode} swizzle {span}): give {name} rows of {span} bytes"
     if extent > MOST_BOX:
-        return why_divided(array, step.dim, extent, f"so boxes begin {apart}")
-    return f"{name} has gaps along dimension {step.dim} of {array}, so boxes begin {apart}; leave out the gaps or make them larger"
+        return why_divided(array, step.dim, extent, f"so {apart}")
+    return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps or make them larger"
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Return why a dimension of more elements than a box takes cannot be divided into boxes."""
+    """Return why a dimension with more elements than a box cannot be divided into boxes."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (
-        f"dimension {dim} of {array} has {extent} elements: a box takes at most {MOST_BOX}, and the largest divisor of {extent} "
-        f"up to that is {divisor}, {consequence}; copy {whole} and {extent - whole} elements by two copies"
+        f"dimension {dim} of {array} has {extent} elements, a box has at most {MOST_BOX}, and the largest divisor of {extent} "
+        f"up to that is {divisor}, {consequence}: use two copies, of {whole} and of {extent - whole} elements"
     )
 
 
 def never_negative(region: Region) -> str | None:
-    """Return why a store could begin before the first element of a dimension, which the hardware refuses; or None."""
+    """Return why a store may begin before the first element of a dimension, which the hardware does not support; or None."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:
-            return f"{region}: dimension {dim} may begin below 0, and a tensor store may not (PTX ISA 9.7.9.27.1.1)"
+            return f"{region}: a tensor store must not begin below 0, but may in dimension {dim} (PTX ISA 9.7.9.27.1.1)"
     return None

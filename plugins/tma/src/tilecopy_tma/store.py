@@ -1,4 +1,4 @@
-"""copy_async -> tma_store: from shared to global memory by tensor copies (TMA); the caller commits a bulk group and waits."""
+"""The variant tma_store of copy_async: tensor copies (TMA) from shared to global memory; the caller commits a bulk group and waits."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 def tile_is_whole(request: CopyRequest) -> str | None:
-    """Check that the tile lies inside its buffer: it is read whole."""
+    """Check that the tile is inside its buffer, because it is read whole."""
     if request.may_exceed_bounds and any(any(request.src.exceeds(dim)) for dim in range(len(request.src.starts))):
-        return f"{request.src} may reach past its buffer in shared memory; a tensor copy reads whole boxes there"
+        return f"a tensor copy reads whole boxes from shared memory, but {request.src} may exceed its buffer"
     return None
 
 
 def starts_inside(request: CopyRequest) -> str | None:
-    """Check that the box leaves the array only at upper ends."""
+    """Check that the box exceeds the array only at upper ends."""
     with LOCK:
         from .boxes import never_negative
     return never_negative(request.dst)
 
 
 PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_inside)
-"""What the record does not declare. Each check gives a reason to decline, or None."""
+"""The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the table, with a lower priority if bulk copies need as few instructions."""
+    """Return the verdict of the checks, with a lower priority if bulk copies need no more instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.src, request.dst)
@@ -64,7 +64,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """Return the largest boxes that both sides have, and the loop over them."""
+    """Return the partition: the largest boxes that both sides allow, and the loop over them."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.src, request.dst)
@@ -72,7 +72,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """Write one tensor copy per box; no commit and no wait."""
+    """Write one tensor copy per box, without a commit or a wait."""
     map = ptx.host_parameter(partition.map)
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
