@@ -165,8 +165,7 @@ class Modifiers:
     """The parsed modifiers of an opcode that accesses memory, in any order; of several spaces or types the first counts.
 
     ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
-    elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order,
-    without cache hints.
+    elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order, without cache hints.
     """
 
     space: str = ""

@@ -130,8 +130,7 @@ def start_copy(
         size_bytes: a multiple of 16.
         to: state space (``"global"``, ``"shared::cta"``, ``"shared::cluster"``) and address, of shape ``(1, copies or 1)``.
         source: state space and address.
-        mbarrier: shared address of the mbarrier whose phase counts the bytes; without one, the copy is in the bulk group
-            of the lane.
+        mbarrier: shared address of the mbarrier whose phase counts the bytes; without one, the copy is in the bulk group of the lane.
 
     Raises:
         HazardError: the size or an address is misaligned or out of bounds, or the bytes were not fenced for the async proxy.

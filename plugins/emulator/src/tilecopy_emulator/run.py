@@ -123,8 +123,7 @@ def lay_out_shared(
     """Return the symbols, the variables and the size of a CTA's shared memory.
 
     ``program``: declares the variables; ``dynamic_bytes``: size of the ``.extern`` array; ``pool``: buffers in that
-    array, if they are known: name, offset, bytes; ``gap_bytes``: after each variable, so that an access past its
-    end is in no variable.
+    array, if they are known: name, offset, bytes; ``gap_bytes``: after each variable, so that an access past its end is in no variable.
     """
     symbols: dict[str, int] = {}
     variables: list[SharedVariable] = []

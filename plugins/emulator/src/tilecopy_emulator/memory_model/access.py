@@ -154,8 +154,7 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
     Accesses that change nothing, and the first one that does, see the same value and share a turn.
 
-    ``places``: one per access; ``compute``: from positions of accesses to the old values, and the new value of each
-    access alone.
+    ``places``: one per access; ``compute``: from positions of accesses to the old values, and the new value of each access alone.
     """
     order = np.argsort(places, kind="stable")
     inside, numbers = places[order], np.arange(len(places))

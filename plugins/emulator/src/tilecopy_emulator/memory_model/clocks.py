@@ -3,8 +3,7 @@
 There is one clock per thread, because only synchronisation orders the lanes of a warp (PTX ISA 8.9). Time is one
 counter that every release increments, so "thread t knows thread u up to 7" covers everything that u did at 7 or before.
 Common cases are stored compactly: a *floor* per CTA and warp (after a full barrier, all threads know all), one *base*
-row per CTA, and a separate row only for a thread that knows more than the rest of its CTA. Rows of
-other CTAs are sparse.
+row per CTA, and a separate row only for a thread that knows more than the rest of its CTA. Rows of other CTAs are sparse.
 
 A row has ``T`` columns for the generic proxy (one per thread), ``T`` more for each *section* that the program uses
 (accesses that were fenced for another proxy), and one column for each mbarrier: the clock of the asynchronous

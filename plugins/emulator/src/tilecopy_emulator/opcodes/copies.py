@@ -314,8 +314,7 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 class Piece:
     """Pieces of one size in global memory of a lane's copies.
 
-    ``chosen``: the mask of pieces and copies; ``offsets``: of these in the array; ``size``: bytes
-    of each.
+    ``chosen``: the mask of pieces and copies; ``offsets``: of these in the array; ``size``: bytes of each.
     """
 
     chosen: Any

@@ -144,8 +144,7 @@ def product(
 
     ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
     ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether integers
-    saturate on overflow; ``xor``: whether elements of one bit are combined by ``xor`` instead of
-    ``and``.
+    saturate on overflow; ``xor``: whether elements of one bit are combined by ``xor`` instead of ``and``.
     """
     with np.errstate(all="ignore"):
         if type == "f64":

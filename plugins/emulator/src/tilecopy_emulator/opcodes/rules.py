@@ -71,13 +71,22 @@ def demand_operands(instruction: Instruction, needed: Needed, program: Program) 
         elif isinstance(operand, Braces):
             _demand_alike(operand, instruction, program)
         elif position in ranges and is_constant(operand) and not _may_be(operand, ranges[position]):
-            raise refuse(instruction, f"operand {position + 1} must not be {operand}")
+            wanted = _in_words(ranges[position])
+            raise refuse(instruction, f"operand {position + 1} must be {wanted}, got {operand}")
     if "L2::cache_hint" in instruction.opcode:
         policies = instruction.operands[-2:] if "cp_mask" in instruction.opcode else instruction.operands[-1:]
         if not policies or program.register_types.get(str(policies[0])) not in ("b64", "u64", "s64"):
             raise refuse(instruction, "the cache policy must be a 64-bit register")
     if instruction.operands:
         _demand_result(instruction.operands[0], instruction)
+
+
+def _in_words(numbers: Sequence[int]) -> str:
+    if not isinstance(numbers, range):
+        return f"a register{' or one of ' if numbers else ''}{', '.join(map(str, numbers))}"
+    if numbers.step > 1:
+        return f"a register or a multiple of {numbers.step} from {numbers[0]} to {numbers[-1]}"
+    return f"a register or {numbers[0]} to {numbers[-1]}"
 
 
 def _may_be(constant: str, numbers: Sequence[int]) -> bool:

@@ -30,8 +30,7 @@ _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "s8": 1, "u8": 1, 
 class _Fragment:
     """A matrix in the registers of a warp.
 
-    ``rows, columns``: of the matrix; ``type``: of its elements; ``registers``: number per lane; ``width``: PTX
-    type of each.
+    ``rows, columns``: of the matrix; ``type``: of its elements; ``registers``: number per lane; ``width``: PTX type of each.
     """
 
     rows: int

@@ -170,8 +170,7 @@ class Threads:
         those that execute it, or None for a hazard of no thread; ``position``: of the lane among them; ``more``: ``copy``
         of the lane, ``at`` (another instruction), the lane's ``action`` and its ``value``, ``met`` (the other
         accesses), for a race ``sought`` and ``suspect`` (see :class:`Launch`) and ``behind`` (the divergent barrier
-        that caused it); and as in :class:`Hazard` ``threads`` (without the lane's), ``bytes``, ``cause`` and
-        ``remedy``.
+        that caused it); and as in :class:`Hazard` ``threads`` (without the lane's), ``bytes``, ``cause`` and ``remedy``.
         """
         at, copy = more.pop("at", -1), int(more.pop("copy", 0))
         who, threads = "", tuple(more.pop("threads", ()))
