@@ -103,7 +103,8 @@ def _sources(package: release.Package) -> list[Path]:
 
 
 def _of_source(path: Path, package: str) -> Iterator[Line]:
-    for text in strings(path.read_text()):
+    source = path.read_text()
+    for text in strings(source) if "install " in source else ():
         yield from in_text(text, str(path.relative_to(ROOT)), package)
 
 

@@ -17,9 +17,6 @@ from tilecopy_test_helpers import single_instructions
 from tilecopy_test_helpers.instruction_reference import decode
 
 LANES = 8
-CASES: dict[str, list] = {}
-for _case in single_instructions.arithmetic_cases():
-    CASES.setdefault(_case[1].name, []).append(_case)
 
 
 def operands_of(case, form, mode, constants, pick):
@@ -38,9 +35,9 @@ def operands_of(case, form, mode, constants, pick):
     return columns
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", sorted(alu.FORMS))
 def test_every_form_gives_the_bits_of_the_reference(name):
-    for number, (case, form, mode, constants) in enumerate(CASES[name]):
+    for number, (case, form, mode, constants) in enumerate(single_instructions.arithmetic_cases(name)):
         if form.approximate:
             continue
         pick = np.random.default_rng(number).permutation(single_instructions.THREADS)[:LANES]
@@ -61,7 +58,7 @@ def test_every_form_gives_the_bits_of_the_reference(name):
 
 @pytest.mark.parametrize("name", ["ex2", "lg2", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt"])
 def test_approximations_are_inside_the_documented_error(name):
-    for case, form, mode, _ in CASES[name]:
+    for case, form, mode, _ in single_instructions.arithmetic_cases(name):
         if not form.approximate or mode.type != "f32" or mode.has("ftz"):
             continue
         bits = case.inputs[0]
@@ -340,12 +337,8 @@ def test_the_atomics_of_a_family_are_those_that_ptxas_takes(family, tmp_path):
 @pytest.mark.nvidia
 def test_ptxas_takes_the_forms_of_the_tables(tmp_path):
     """The first and the last spelling of each, at the target that its case names."""
-    chosen = []
-    for _, group in itertools.groupby(single_instructions.arithmetic_cases(), key=lambda found: id(found[1])):
-        cases = [case for case, *_ in group]
-        chosen += cases[:1] + cases[1:][-1:]
     modules = {}
-    for number, case in enumerate(chosen):
+    for number, (case, *_) in enumerate(single_instructions.first_and_last_cases()):
         *head, body = case.ptx.split("\n", 3)
         modules.setdefault(tuple(head), []).extend(
             body.replace(".entry single(", f".entry single_{number}(").split("\n")

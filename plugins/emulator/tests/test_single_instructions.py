@@ -6,12 +6,11 @@ run as programs.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from tilecopy import HazardError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
+from tilecopy_emulator.alu import FORMS
 from tilecopy_test_helpers import instruction_reference as reference
 from tilecopy_test_helpers import single_instructions
 from tilecopy_test_helpers.mentions import is_hazard
@@ -27,21 +26,13 @@ def results(case):
     return output.reshape(THREADS, 2)
 
 
-def chosen():
-    """Of each form, the first and the last spelling."""
-    for _, group in itertools.groupby(single_instructions.arithmetic_cases(), key=lambda found: id(found[1])):
-        found = [each for each in group if not each[1].approximate]
-        yield from found[:1] + found[1:][-1:]
+EXACT = sorted({form.name for forms in FORMS.values() for form in forms if not form.approximate})
 
 
-BY_NAME: dict[str, list] = {}
-for _each in chosen():
-    BY_NAME.setdefault(_each[1].name, []).append(_each)
-
-
-@pytest.mark.parametrize("name", sorted(BY_NAME))
+@pytest.mark.parametrize("name", EXACT)
 def test_instructions_as_programs(name):
-    for number, (case, form, mode, constants) in enumerate(BY_NAME[name]):
+    cases = [case for case in single_instructions.first_and_last_cases(name) if not case[1].approximate]
+    for number, (case, form, mode, constants) in enumerate(cases):
         found = results(case)
         for lane in np.random.default_rng(number).permutation(THREADS)[:LANES].tolist():
             inputs = iter(int(x[lane]) for x in case.inputs)

@@ -359,18 +359,37 @@ def target_of(form: Form, mode: Mode) -> tuple[str, str]:
     return ("sm_100a", "8.8") if newest else ("sm_90", "8.6")
 
 
-def arithmetic_cases() -> Iterator[tuple[Case, Form, Mode, dict[int, str]]]:
-    """Every spelling of every form of the arithmetic tables."""
-    for forms in FORMS.values():
-        for form in forms:
-            for opcode in form.spellings():
-                parts = opcode.split(".")[1:]
-                mode = form.match(tuple(p for p in parts if p in TYPES), tuple(p for p in parts if p not in TYPES))
-                assert mode is not None
-                tables = ["0x96", "0xE8", "0x1B", "0x80"] if form.name == "lop3" else [""]
-                for table in tables:
-                    constants = {3: table} if table else {}
-                    yield _arithmetic_case(opcode, form, mode, constants), form, mode, constants
+ArithmeticCase = tuple[Case, Form, Mode, dict[int, str]]
+_Spelling = tuple[str, Form, Mode, dict[int, str]]
+
+
+def arithmetic_cases(name: str = "") -> Iterator[ArithmeticCase]:
+    """Yield every spelling of every form of the arithmetic tables, or of those of one name."""
+    for form in _forms(name):
+        for spelling in _spellings(form):
+            yield _arithmetic_case(*spelling), *spelling[1:]
+
+
+def first_and_last_cases(name: str = "") -> Iterator[ArithmeticCase]:
+    """Yield the first and the last spelling of every form of the arithmetic tables, or of those of one name."""
+    for form in _forms(name):
+        spellings = list(_spellings(form))
+        for spelling in spellings[:1] + spellings[1:][-1:]:
+            yield _arithmetic_case(*spelling), *spelling[1:]
+
+
+def _forms(name: str) -> Iterator[Form]:
+    return (form for forms in ([FORMS[name]] if name else FORMS.values()) for form in forms)
+
+
+def _spellings(form: Form) -> Iterator[_Spelling]:
+    """Yield each opcode of a form, with its mode and the operands that are constants."""
+    for opcode in form.spellings():
+        parts = opcode.split(".")[1:]
+        mode = form.match(tuple(p for p in parts if p in TYPES), tuple(p for p in parts if p not in TYPES))
+        assert mode is not None
+        for table in ["0x96", "0xE8", "0x1B", "0x80"] if form.name == "lop3" else [""]:
+            yield opcode, form, mode, {3: table} if table else {}
 
 
 def _arithmetic_case(opcode: str, form: Form, mode: Mode, constants: dict[int, str]) -> Case:
