@@ -29,7 +29,7 @@ from tilecopy import S, TileLayout, tx
 
 from tilecopy_core.layout import laneid
 
-model = importlib.import_module("tilecopy.costs.cost")
+gpu = importlib.import_module("tilecopy.costs.h200")
 """Whose weights are fitted."""
 
 COPIES, TILINGS, SEED = 200, 3, 2026
@@ -413,7 +413,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-WEIGHTS = ("CROWD_BYTES", "L2_BYTES", "LATENCY", "TURN", "OTHER_REGISTERS")
+WEIGHTS = ("crowd_bytes", "l2_bytes", "latency_cycles", "barrier_cycles", "other_registers")
 FACTORS = (0.5, 0.8, 0.9, 1.1, 1.25, 2.0)
 
 
@@ -426,14 +426,13 @@ def fitted(rows: list[dict[str, Any]], rounds: int = 4) -> dict[str, float]:
 
     def put(name: str, value: float) -> None:
         path, _, field = name.rpartition(".")
-        if not path:
-            setattr(model, name, value)
-        else:
-            key = tuple(path.split(" "))
-            model.PATH_MODELS[key] = attrs.evolve(model.PATH_MODELS[key], **{field: value})
+        key, changes = tuple(path.split(" ")), {field: value}
+        if path:
+            changes = {"paths": {**gpu.MODEL.paths, key: attrs.evolve(gpu.MODEL.paths[key], **changes)}}
+        gpu.MODEL = attrs.evolve(gpu.MODEL, **changes)
 
-    weights = {name: float(getattr(model, name)) for name in WEIGHTS}
-    for key, path_model in model.PATH_MODELS.items():
+    weights = {name: float(getattr(gpu.MODEL, name)) for name in WEIGHTS}
+    for key, path_model in gpu.MODEL.paths.items():
         weights |= {f"{' '.join(key)}.{field}": value for field, value in attrs.asdict(path_model).items() if value}
     best = score()
     for _ in range(rounds):

@@ -67,9 +67,7 @@ def test_the_order_of_costs_is_held_against_times() -> None:
 
 def test_weights_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made with dearer pieces of bulk copies leads to dearer ones."""
-    monkeypatch.setattr(bench_cost.model, "PATH_MODELS", dict(bench_cost.model.PATH_MODELS))
-    for name in bench_cost.WEIGHTS:
-        monkeypatch.setattr(bench_cost.model, name, getattr(bench_cost.model, name))
+    monkeypatch.setattr(bench_cost.gpu, "MODEL", bench_cost.gpu.MODEL)
     costs = [tc.cost(engines("bulk", "bulk_store", None).plans[0]), tc.cost(KERNELS["gmem_smem"]().plans[0])]
     costs += [tc.cost(KERNELS["columns"]().plans[0])]
     times = [100 * costs[0].cycles, costs[1].cycles, costs[2].cycles]

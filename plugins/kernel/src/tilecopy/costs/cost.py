@@ -30,62 +30,10 @@ from tilecopy_partitions import TensorMap
 
 from ..emitted_text import emit_checked, statements
 from ..harness import stand_ins
+from . import h200
 from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, live_registers
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 
-
-@frozen
-class PathModel:
-    """The coefficients of the time that one data path between global memory and an SM takes beyond moving the bytes.
-
-    Attributes:
-        crowded: the fraction of DRAM time that is added when :data:`CROWD_BYTES` are in flight in each SM. It grows with the square of
-            the bytes in flight.
-        narrow: the fraction that is added for rows of half of :data:`WHOLE_BYTES`. It grows with the bytes in flight.
-        partial: DRAM bytes per byte of a touched sector that is not moved.
-        split: cycles per sector of global memory that is spread over several sectors of shared memory.
-        piece: cycles per contiguous piece.
-        queue_bytes: the fewest bytes in flight, because copies do not wait for each other.
-    """
-
-    crowded: float = 0.0
-    narrow: float = 0.0
-    partial: float = 0.0
-    split: float = 0.0
-    piece: float = 0.0
-    queue_bytes: float = 0.0
-
-
-PATH_MODELS = {
-    ("registers", "load"): PathModel(crowded=0.06, narrow=0.5, partial=0.8),
-    ("cp.async", "load"): PathModel(narrow=0.32, split=0.2, partial=0.45),
-    ("bulk", "load"): PathModel(narrow=0.32, split=0.2, partial=0.45, piece=5.0),
-    ("tensor", "load"): PathModel(crowded=0.04, narrow=0.5, split=0.13, partial=1.1, piece=1.6),
-    ("registers", "store"): PathModel(crowded=0.065, narrow=0.085, partial=2.0),
-    ("bulk", "store"): PathModel(crowded=0.055, narrow=0.085, split=1.05, partial=1.6, piece=3.9, queue_bytes=120_000),
-    ("tensor", "store"): PathModel(
-        crowded=0.065, narrow=0.085, split=0.73, partial=2.0, piece=3.1, queue_bytes=120_000
-    ),
-}
-"""Coefficients fitted to half of the measured copies in ``tests/data/costs_h200.json.gz``; 0 where nothing was measured."""
-DRAM_BYTES = 19.2
-"""DRAM bytes per cycle of each SM of an H200 while all SMs copy."""
-WHOLE_BYTES = {"load": 128, "store": 256}
-"""The bytes of a row below which an L2 line is read or written in parts. Rows of half of this cost the most."""
-CROWD_BYTES = 120_000
-"""Bytes in flight per SM (16 MB on an H200). More evict sectors from L2 before their neighbours are requested."""
-L2_BYTES = 50.0
-"""Bytes per cycle that an SM reads from L2, with the sectors that it reads again."""
-SCHEDULERS = 4
-"""Warp instructions that an SM issues per cycle."""
-LATENCY, TURN = 450.0, 640.0
-"""Cycles of a load from global memory while DRAM is busy, and of the barriers around a copy to shared memory."""
-SM_THREADS, SM_CTAS, SM_REGISTERS, SM_SHARED_BYTES, CTA_SHARED_BYTES = 2048, 32, 1 << 16, 227 * 1024, 1024
-"""The limits of an SM, and the bytes of shared memory that the hardware reserves for each CTA."""
-OTHER_REGISTERS = 16
-"""Registers per thread that a kernel uses beside those of the copy."""
-SHARPNESS = {"load": 2.5, "store": 4.0}
-"""The exponent of the p-norm that joins the limits. It is larger for stores, which overlap more."""
 _FAR = 4096
 """The value that is assumed for a size that has no bounds."""
 
@@ -165,55 +113,22 @@ class Cost:
     @property
     def limits(self) -> dict[str, float]:
         """The cycles that the copy would take on an SM if only this limit held: DRAM, L2, lanes, issue, engine, latency."""
-        direction = "store" if self.stores else "load"
-        path = PATH_MODELS.get((self.data_path, direction), PathModel())
-        under_way = max(path.queue_bytes, self.active_per_sm * self.nbytes) / CROWD_BYTES
-        narrow = min(
-            1.0, max(0.0, WHOLE_BYTES[direction] * self.contiguous_pieces / max(1, self.touched_sector_bytes) - 1)
-        )
-        share = 1 + under_way**2 * path.crowded + under_way * path.narrow * narrow
-        partial = path.partial * (1 + 4 * under_way if self.stores else under_way**2)
-        moved = min(self.nbytes, self.touched_sector_bytes)
-        rounds = max(1.0, self.nbytes / self.in_flight_bytes) if self.in_flight_bytes and not self.stores else 0.0
-        waits = TURN if self.shared_bytes and moved and not self.stores else 0.0
-        return {
-            "dram": (moved * share + (self.touched_sector_bytes - moved) * partial) / DRAM_BYTES
-            + path.split * self.split_sectors,
-            "l2": self.merged_sectors * SECTOR_BYTES / L2_BYTES,
-            "lanes": float(self.lines + self.merged_wavefronts),
-            "issue": self.requests / SCHEDULERS,
-            "engine": path.piece * self.bulk_rows,
-            "latency": (LATENCY * rounds + waits) / self.active_per_sm,
-        }
+        return h200.MODEL.limits(self)
 
     @property
     def active_per_sm(self) -> int:
         """The number of instances of the scope that are active on an SM at the same time."""
-        threads = -(-self.cta_threads // 32) * 32
-        registers_per_thread = -(-(self.registers + OTHER_REGISTERS) // 8) * 8
-        registers = SM_REGISTERS // (threads * registers_per_thread)
-        shared = SM_SHARED_BYTES // (self.shared_bytes + CTA_SHARED_BYTES)
-        return max(1, min(SM_THREADS // threads, SM_CTAS, registers, shared)) * self.copies_per_cta
+        return h200.MODEL.active_per_sm(self)
 
     @property
     def cycles(self) -> float | None:
         """The cycles of an SM per copy while all SMs make such copies, or None if the traffic is unknown."""
-        return None if self.not_counted else self._counted_cycles
-
-    @property
-    def _counted_cycles(self) -> float:
-        """The cycles for the traffic that is counted."""
-        limits = self.limits
-        limits["lanes"] = max(
-            limits["lanes"], limits.pop("issue")
-        )  # they overlap in full, because both are instructions
-        sharpness = SHARPNESS["store" if self.stores else "load"]
-        return float(sum(limit**sharpness for limit in limits.values()) ** (1 / sharpness))
+        return None if self.not_counted else h200.MODEL.cycles(self)
 
     @property
     def _key(self) -> tuple[bool, float, float, int]:
         is_unknown = bool(self.not_counted)
-        return is_unknown, self._counted_cycles / self.nbytes, self.instructions / self.nbytes, self.registers
+        return is_unknown, h200.MODEL.cycles(self) / self.nbytes, self.instructions / self.nbytes, self.registers
 
     def __lt__(self, other: Any) -> bool:
         if not isinstance(other, Cost):
