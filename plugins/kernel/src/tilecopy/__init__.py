@@ -12,24 +12,9 @@ from tilecopy_core.registry import lazy_attributes
 
 from .errors import AssemblerError, HazardError, LaunchError
 
-__all__ = [
-    "AssemblerError",
-    "BuiltKernel",
-    "Comparison",
-    "Cost",
-    "HazardError",
-    "KernelBuilder",
-    "LaunchError",
-    "Mbarrier",
-    "Value",
-    "compare",
-    "cost",
-    "cuda_header",
-    "load_kernel",
-    "mma_fragment",
-    "ptx_text",
-    "tile_fragment",
-]
+__all__ = ["AssemblerError", "BuiltKernel", "Comparison", "Cost", "HazardError", "KernelBuilder", "LaunchError"]
+__all__ += ["Mbarrier", "Value", "compare", "cost", "cuda_header", "load_kernel", "mma_fragment", "ptx_text"]
+__all__ += ["tile_fragment"]
 __all__ += tilecopy_core.__all__
 
 if TYPE_CHECKING:

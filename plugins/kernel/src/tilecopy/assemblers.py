@@ -25,16 +25,8 @@ from .compiler_lock import compiling
 from .errors import AssemblerError
 from .nvidia import remedy
 
-__all__ = [
-    "ASSEMBLERS",
-    "Resources",
-    "assemble",
-    "available_assemblers",
-    "compiling",
-    "how_to_install",
-    "resources_of",
-    "assembler_version",
-]
+__all__ = ["ASSEMBLERS", "Resources", "assemble", "available_assemblers", "compiling", "how_to_install", "resources_of"]
+__all__ += ["assembler_version"]
 
 ASSEMBLERS = ("nvjitlink", "ptxas")
 _ASSEMBLER = one_of(*ASSEMBLERS)

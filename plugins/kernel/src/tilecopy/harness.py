@@ -23,18 +23,8 @@ from .validators import FUNCTION, TEXT, one_of, tuple_of
 if TYPE_CHECKING:
     from .kernel import KernelBuilder, Mbarrier
 
-__all__ = [
-    "COMPLETIONS",
-    "OPTIONS",
-    "TMEM_LANES",
-    "Harness",
-    "HarnessCopy",
-    "HarnessMemory",
-    "Step",
-    "declare",
-    "element_storage",
-    "stand_ins",
-]
+__all__ = ["COMPLETIONS", "OPTIONS", "TMEM_LANES", "Harness", "HarnessCopy", "HarnessMemory", "Step", "declare"]
+__all__ += ["element_storage", "stand_ins"]
 
 TMEM_LANES = 128
 """The lanes of tensor memory. A column of a lane has 32 bits."""

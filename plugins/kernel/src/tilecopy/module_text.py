@@ -11,15 +11,7 @@ from tilecopy_core.description import Version
 from tilecopy_core.errors import checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, fits, of_atom
 from tilecopy_core.memory import check_identifier
-from tilecopy_core.ptx import (
-    POOL,
-    KernelBindings,
-    Needs,
-    PtxBuilder,
-    Recipe,
-    SharedPlan,
-    merge,
-)
+from tilecopy_core.ptx import POOL, KernelBindings, Needs, PtxBuilder, Recipe, SharedPlan, merge
 
 from .emitted_text import emit_checked
 from .integer_text import symbols_in_order

@@ -13,20 +13,8 @@ from typing import Any
 
 from tilecopy_core.errors import FLAG, TEXT, Validator, checked, instance_of, integer_in, one_of, optional, tuple_of
 
-__all__ = [
-    "FLAG",
-    "FUNCTION",
-    "PATH",
-    "TEXT",
-    "Validator",
-    "checked",
-    "instance_of",
-    "integer_in",
-    "mapping_of",
-    "one_of",
-    "optional",
-    "tuple_of",
-]
+__all__ = ["FLAG", "FUNCTION", "PATH", "TEXT", "Validator", "checked", "instance_of", "integer_in", "mapping_of"]
+__all__ += ["one_of", "optional", "tuple_of"]
 
 _LONGEST_PATH = 4096
 """PATH_MAX of Linux."""

@@ -15,16 +15,7 @@ from tilecopy_core.errors import PluginError, TilecopyError, checked, frozen, in
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
-from tilecopy_core.ptx import (
-    STEM,
-    TYPE_BITS,
-    KernelBindings,
-    PtxBuilder,
-    Recipe,
-    Register,
-    SharedPlan,
-    Written,
-)
+from tilecopy_core.ptx import STEM, TYPE_BITS, KernelBindings, PtxBuilder, Recipe, Register, SharedPlan, Written
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 

@@ -11,24 +11,6 @@ from ..kernel.parameters import ArrayView
 from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_view, is_masked, reader_of, same_tensors
 from .streams import capturing_framework, common_stream, framework_of, stream_handle
 
-__all__ = [
-    "LOWEST_ADDRESS",
-    "ArrayView",
-    "Executor",
-    "HostArguments",
-    "HostArray",
-    "IndexAssertion",
-    "common_stream",
-    "array_view",
-    "capturing_framework",
-    "choose_executor",
-    "get_executor",
-    "executors",
-    "framework_of",
-    "html_table",
-    "is_masked",
-    "reader_of",
-    "same_tensors",
-    "stream_handle",
-    "unavailable_reason",
-]
+__all__ = ["LOWEST_ADDRESS", "ArrayView", "Executor", "HostArguments", "HostArray", "IndexAssertion", "common_stream"]
+__all__ += ["array_view", "capturing_framework", "choose_executor", "get_executor", "executors", "framework_of"]
+__all__ += ["html_table", "is_masked", "reader_of", "same_tensors", "stream_handle", "unavailable_reason"]

@@ -217,10 +217,9 @@ class ArrayParameter(Parameter):
             strides = facts.strides  # an empty array may have any strides
         for dim, (extent, actual, wanted) in enumerate(zip(shape, facts.strides, strides, strict=True)):
             if extent > 1 and actual != wanted:
-                contiguous = key_of(self.strides) == key_of(row_major(self.shape))
-                remedy = (
-                    "pass a contiguous array or declare strides=" if contiguous else "pass an array with these strides"
-                )
+                remedy = "pass an array with these strides"
+                if key_of(self.strides) == key_of(row_major(self.shape)):
+                    remedy = "pass a contiguous array or declare strides="
                 declared = f"{self.strides[dim]} = {wanted}" if isinstance(self.strides[dim], Expr) else wanted
                 raise LaunchError(
                     f"{where}: the stride of dimension {dim} must be {declared} elements, got {actual}; {remedy}"
