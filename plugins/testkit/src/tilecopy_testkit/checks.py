@@ -14,8 +14,6 @@ import tilecopy as tc
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy.executors import get_executor
 
-from tilecopy_core.dispatch import dispatch
-
 from . import oracle, properties
 from .case_harness import arrays_of, launch_arguments
 from .copy_case import CopyCase, Operand
@@ -231,7 +229,8 @@ def _without(
     options = {name: value for name, value in request.options.items() if name not in left_out}
     in_kernel, named = request.active.cta_threads is not None, ", ".join(sorted(left_out)) or "any option"
     try:
-        plan = dispatch(attrs.evolve(request, options=options, cluster=None, cta_group=None), None, registry)
+        same: Any = {name: getattr(request, name) for name in ("op", "scope", "target", "active", "outside")}
+        plan = tc.plan(request.dst, request.src, registry=registry, **same, **options)
     except tc.TilecopyError as error:
         where = "in a kernel" if in_kernel else "outside a kernel"
         raise Counterexample(OPTIONS, f"without {named}, {where}: {type(error).__name__}: {error}", case) from error

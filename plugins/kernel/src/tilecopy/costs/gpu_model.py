@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tilecopy_core.errors import frozen
 
+from .counts import CopyCounts
 from .traffic import SECTOR_BYTES
-
-if TYPE_CHECKING:
-    from .cost import Cost
 
 
 @frozen
@@ -71,39 +68,41 @@ class GpuModel:
     sm_shared_bytes: int
     cta_shared_bytes: int
 
-    def active_per_sm(self, cost: Cost) -> int:
+    def active_per_sm(self, counts: CopyCounts) -> int:
         """Return the number of instances of the scope that are active on an SM at the same time."""
-        threads = -(-cost.cta_threads // 32) * 32
-        registers_per_thread = -(-(cost.registers + self.other_registers) // 8) * 8
+        threads = -(-counts.cta_threads // 32) * 32
+        registers_per_thread = -(-(counts.registers + self.other_registers) // 8) * 8
         registers = int(self.sm_registers // (threads * registers_per_thread))
-        shared = self.sm_shared_bytes // (cost.shared_bytes + self.cta_shared_bytes)
-        return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * cost.copies_per_cta
+        shared = self.sm_shared_bytes // (counts.shared_bytes + self.cta_shared_bytes)
+        return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
-    def limits(self, cost: Cost) -> dict[str, float]:
+    def limits(self, counts: CopyCounts) -> dict[str, float]:
         """Return the cycles that a copy would take on an SM if only this limit held: DRAM, L2, lanes, issue, engine, latency."""
-        direction, active = "store" if cost.stores else "load", self.active_per_sm(cost)
-        path = self.paths.get((cost.data_path, direction), PathModel())
-        under_way = max(path.queue_bytes, active * cost.nbytes) / self.crowd_bytes
-        wanted_bytes = self.whole_bytes[direction] * cost.contiguous_pieces
-        narrow = min(1.0, max(0.0, wanted_bytes / max(1, cost.touched_sector_bytes) - 1))
+        direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
+        path = self.paths.get((counts.data_path, direction), PathModel())
+        under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes
+        wanted_bytes = self.whole_bytes[direction] * counts.contiguous_pieces
+        narrow = min(1.0, max(0.0, wanted_bytes / max(1, counts.touched_sector_bytes) - 1))
         share = 1 + under_way**2 * path.crowded + under_way * path.narrow * narrow
-        partial = path.partial * (1 + 4 * under_way if cost.stores else under_way**2)
-        moved = min(cost.nbytes, cost.touched_sector_bytes)
-        dram_bytes = moved * share + (cost.touched_sector_bytes - moved) * partial
-        rounds = max(1.0, cost.nbytes / cost.in_flight_bytes) if cost.in_flight_bytes and not cost.stores else 0.0
-        waits = self.barrier_cycles if cost.shared_bytes and moved and not cost.stores else 0.0
+        partial = path.partial * (1 + 4 * under_way if counts.stores else under_way**2)
+        moved = min(counts.nbytes, counts.touched_sector_bytes)
+        dram_bytes = moved * share + (counts.touched_sector_bytes - moved) * partial
+        rounds = (
+            max(1.0, counts.nbytes / counts.in_flight_bytes) if counts.in_flight_bytes and not counts.stores else 0.0
+        )
+        waits = self.barrier_cycles if counts.shared_bytes and moved and not counts.stores else 0.0
         return {
-            "dram": dram_bytes / self.dram_bytes + path.split * cost.split_sectors,
-            "l2": cost.merged_sectors * SECTOR_BYTES / self.l2_bytes,
-            "lanes": float(cost.lines + cost.merged_wavefronts),
-            "issue": cost.requests / self.schedulers,
-            "engine": path.piece * cost.bulk_rows,
+            "dram": dram_bytes / self.dram_bytes + path.split * counts.split_sectors,
+            "l2": counts.merged_sectors * SECTOR_BYTES / self.l2_bytes,
+            "lanes": float(counts.lines + counts.merged_wavefronts),
+            "issue": counts.requests / self.schedulers,
+            "engine": path.piece * counts.bulk_rows,
             "latency": (self.latency_cycles * rounds + waits) / active,
         }
 
-    def cycles(self, cost: Cost) -> float:
+    def cycles(self, counts: CopyCounts) -> float:
         """Return the cycles of an SM per copy while all SMs make such copies, for the traffic that is counted."""
-        limits = self.limits(cost)
+        limits = self.limits(counts)
         limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # these overlap in full: both are instructions
-        sharpness = self.sharpness["store" if cost.stores else "load"]
+        sharpness = self.sharpness["store" if counts.stores else "load"]
         return float(sum(limit**sharpness for limit in limits.values()) ** (1 / sharpness))
