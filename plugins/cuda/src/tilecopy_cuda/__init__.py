@@ -1,6 +1,6 @@
-"""The executor ``cuda``: built kernels through the CUDA driver, on the streams of the arrays' frameworks.
+"""The executor ``cuda``, which launches built kernels through the CUDA driver, on the streams of the arrays' frameworks.
 
-Importing this package loads nothing of CUDA; the executor does when it is first asked.
+Importing this package does not load CUDA. The executor loads it at its first use.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .compute_cache import ComputeCache
     from .cuda import CudaExecutor
     from .device_array import DeviceArray, time_on_device
-else:  # a checker would take every name for one of the package
+else:  # with a __getattr__, a type checker would accept every name
     __getattr__ = lazy_attributes(
         __name__,
         {
@@ -31,5 +31,5 @@ else:  # a checker would take every name for one of the package
 
 
 def __dir__() -> list[str]:
-    """Also the names that are imported when they are first asked for."""
+    """Return the names of the package, with those that are imported at their first use."""
     return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
-"""The driver's compute cache, in which the driver keeps the machine code of earlier processes on disk.
+"""The settings of the driver's compute cache, a folder with the machine code of earlier processes.
 
-The driver reads and writes it by itself and reports nothing (CUDA programming guide, CUDA environment variables). Where it
-cannot, each process compiles its kernels again.
+The driver reads and writes the cache and does not report errors (CUDA programming guide, CUDA environment variables). If it
+cannot use the cache, each process compiles its kernels again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tilecopy_core.errors import frozen
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 _LEAST_FREE_BYTES = 1 << 20
-"""A disk with less is full: a kernel's machine code has 5 to 50 KB."""
+"""The free space below which a disk counts as full. The machine code of a kernel has 5 to 50 KB."""
 
 
 @frozen
 class ComputeCache:
-    """The settings of the driver's compute cache.
+    """A frozen record of the settings of the driver's compute cache.
 
     Attributes:
-        folder: where the driver keeps machine code.
-        limit_bytes: the most that it keeps there.
-        disabled: whether the environment turns the cache off.
-        problem: why the driver cannot keep anything there, with what to do, or "".
+        folder: the folder of the cache.
+        limit_bytes: the largest size of the cache.
+        disabled: True if an environment variable disables the cache.
+        problem: the reason that the driver cannot write there, with what to do, or "".
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class ComputeCache:
 
     @classmethod
     def of_environment(cls) -> ComputeCache:
-        """Return the compute cache by ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the user's folder."""
+        """Return the settings from ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the user's folder."""
         environ = os.environ
         if path := environ.get("CUDA_CACHE_PATH", ""):
             folder = Path(path)
@@ -51,8 +51,8 @@ class ComputeCache:
 
 
 def _problem(folder: Path) -> str:
-    """Return why nothing can be kept in a folder, which the driver makes if there is none, or ""."""
-    remedy = "set CUDA_CACHE_PATH to a folder that can be written, or CUDA_CACHE_DISABLE=1 to do without the cache"
+    """Return the reason that the driver cannot write to a folder (or create it), or ""."""
+    remedy = "set CUDA_CACHE_PATH to a writable folder, or CUDA_CACHE_DISABLE=1 to disable the cache"
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
         if not existing.is_dir():

@@ -1,8 +1,8 @@
-"""Running kernels on the GPU through the CUDA driver.
+"""The executor that runs kernels on the GPU through the CUDA driver.
 
-What a launch checks depends on its arguments' shapes, strides, dtypes and devices, on its scalars and grid, but (all but the
-alignment) not on addresses. A launch that was checked is remembered by the former, so that the next one like it costs some
-reads, a look-up, a mask an address and the driver's call.
+The checks of a launch depend on the arguments' shapes, strides, dtypes and devices, and on scalars and grid. Only the check of
+alignment depends on addresses. A checked launch is cached with all that as the key. So the next launch with the same key costs
+a few reads, a look-up, one mask per address and the driver's call.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:  # a relayout never repeats a launch by its arrays
     from .repeated_launch import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
-"""Types of arguments, with grid and device, that are remembered for a kernel, and streams of an executor, before all are forgotten."""
+"""The most cached launches of a kernel and cached streams of an executor. A full cache is cleared."""
 
 
 @attrs.define(eq=False)
 class _KernelState:
-    """What an executor keeps for later launches of a kernel.
+    """The state that an executor keeps for later launches of a kernel.
 
     Attributes:
-        launches: launches that were checked, by the types of the arguments, with grid and device.
-        loaded: where the kernel is loaded, by device.
-        repeat: launches again with arguments of the types that came last without grid and device.
+        launches: grid, device and types of the arguments -> the checked launches.
+        loaded: device -> the kernel loaded there.
+        repeat: the function that repeats the newest launch without grid and device.
     """
 
     launches: dict[Any, RepeatedLaunch] = attrs.field(factory=dict)
@@ -60,14 +60,14 @@ class _KernelState:
 
 
 class CudaExecutor:
-    """Loads kernels once a device and launches them; safe to use from several threads.
+    """An executor that loads kernels once per device and launches them. Several threads may use it.
 
     Args:
         bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
 
     Attributes:
         driver: the driver.
-        modules: loads texts.
+        modules: the loader of modules.
     """
 
     name = "cuda"
@@ -83,7 +83,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- devices
 
     def devices(self) -> list[Device]:
-        """Return the GPUs of this machine, asked for once.
+        """Return the GPUs of this machine. The driver is called only once.
 
         Raises:
             LaunchError: the driver is missing.
@@ -91,24 +91,24 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return why no kernel (or this one) can run here, or None."""
+        """Return the reason that kernels (or this kernel) cannot run here, or None."""
         try:
             devices = self.devices()
         except LaunchError as error:
             return str(error)
         if not devices:
-            return "the driver finds no GPU"
+            return "the driver does not find a GPU"
         if kernel is not None and not any(kernel.target.runs_on(*device.capability) for device in devices):
-            return f"no GPU of this machine runs {kernel.target}: {', '.join(map(str, devices))}"
+            return f"this machine has no GPU that can run {kernel.target}, only {', '.join(map(str, devices))}"
         return None
 
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
-        """Return the kernel on a device (whose context is active), loaded once in this process for all kernels with its text.
+        """Return the kernel loaded on a device, whose context must be active. Kernels with the same PTX are loaded once.
 
         Raises:
-            LaunchError: the device cannot run the target, or the driver refuses the text; the message has its log.
+            LaunchError: the device cannot run the target, or the driver rejects the PTX; the message has its log.
         """
         key = (ordinal, str(kernel.target), kernel.name, kernel.shared_bytes, kernel.ptx)
         with LOCK:
@@ -121,12 +121,12 @@ class CudaExecutor:
             return loaded
 
     def unload_unused(self) -> None:
-        """Unload the modules of kernels that nothing can launch any more; loading kernels does so now and then.
+        """Unload the modules of kernels that nothing can launch any more. Loading kernels also does so from time to time.
 
-        It waits until the work that was launched on their devices is done.
+        The call waits until the work on their devices is complete.
 
         Raises:
-            LaunchError: a device's context cannot be had.
+            LaunchError: the context of a device cannot be activated.
         """
         with LOCK:
             self._modules.unload_unused(all=True)
@@ -134,9 +134,9 @@ class CudaExecutor:
     def _load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
         device = next((d for d in self.devices() if d.ordinal == ordinal), None)
         if device is None or not kernel.target.runs_on(*device.capability):
-            device_text = "no such device" if device is None else f"the device is {device}"
+            device_text = f"device {ordinal} does not exist" if device is None else f"device {ordinal} is {device}"
             raise LaunchError(
-                f"kernel {kernel.name} is lowered for {kernel.target}; {device_text}. "
+                f"kernel {kernel.name} was built for {kernel.target}, but {device_text}. "
                 'Build it for that GPU, or run it with executor="emulator"'
             )
         with self.driver.outside_capture():
@@ -171,19 +171,19 @@ class CudaExecutor:
         stream: Any = None,
         device: int | None = None,
     ) -> None:
-        """Check the arguments and launch; NumPy arrays are copied in, and back when the kernel writes them.
+        """Check the arguments and launch. NumPy arrays are copied to the GPU, and back if the kernel writes them.
 
-        With arrays on several GPUs ``device`` says which GPU launches, else ``stream``; else it is that of the first array that
-        the kernel writes. Without any it is the one whose context is current.
+        If arrays are on several GPUs, the launching GPU is ``device``, else that of ``stream``, else that of the first array that
+        the kernel writes. Without device arrays it is the GPU whose context is current.
 
         Raises:
-            LaunchError: an argument does not fit its parameter, or the driver refuses; nothing was launched.
+            LaunchError: an argument does not fit its parameter, or the driver reports an error; nothing was launched.
         """
         if self._repeat(kernel, arguments, grid, stream, device):
             return
         handle = None if stream is None else self._stream(stream)
         binding = self._check(kernel, arguments, grid)
-        if 0 in binding.grid:  # sizes that leave nothing to do; the driver refuses such a grid
+        if 0 in binding.grid:  # there is nothing to do, and the driver rejects such a grid
             return
         ordinal = self._launch_gpu(kernel, binding, stream, device)
         current = self._current(kernel, binding, stream, ordinal)
@@ -205,9 +205,9 @@ class CudaExecutor:
         stream: Any = None,
         device: int | None = None,
     ) -> Callable[[], Any]:
-        """Return a launch whose arguments are checked now, for calling many times.
+        """Check the arguments once and return a function that launches.
 
-        Where an argument is in host memory, each call copies it in and back as :meth:`launch` does.
+        If an argument is in host memory, each call copies it to the GPU and back, like :meth:`launch`.
 
         Raises:
             LaunchError: as for :meth:`launch`.
@@ -228,17 +228,17 @@ class CudaExecutor:
         grid: Sequence[int] | int | None = None,
         device: int | None = None,
     ) -> Callable[..., None]:
-        """``launch(addresses, stream=None)`` of arrays that differ from these device arrays in nothing but their address.
+        """Return a function ``launch(addresses, stream=None)`` for device arrays that differ from these only in their addresses.
 
-        The caller answers for that; what the kernel needs of the addresses' alignment is checked at each launch.
+        The caller must ensure that. Each launch checks only the alignment of the addresses.
 
         Raises:
-            LaunchError: as for :meth:`launch`; an argument in host memory.
+            LaunchError: see :meth:`launch`, or an argument is in host memory.
         """
         binding = self._check(kernel, arguments, grid)
         if binding.on_host:
             raise LaunchError(
-                f"kernel {kernel.name}: {', '.join(binding.on_host)} in host memory has no address for the GPU; "
+                f"kernel {kernel.name}: a launch by address needs device arrays, but {', '.join(binding.on_host)} is in host memory; "
                 "call the kernel, or pass device arrays"
             )
         if 0 in binding.grid:
@@ -251,13 +251,13 @@ class CudaExecutor:
     def _repeat(
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, stream: Any, device: int | None
     ) -> bool:
-        """Launch if these arguments fit a remembered launch with other addresses; return whether they do."""
+        """Launch and return True if these arguments fit a cached launch with other addresses; else return False."""
         state: _KernelState | None = kernel._caches.states.get(self)
         if state is None or (device is not None and type(device) is not int):  # True is equal to 1
             return False
         try:
             repeated = state.launches[_place_key(grid, device), *map(type, arguments)]
-        except Exception:  # new, or odd: the whole check says how
+        except Exception:  # there is no such launch, or the arguments are not valid, which the full check reports
             return False
         if not repeated.launch(stream, arguments):
             return False
@@ -266,7 +266,7 @@ class CudaExecutor:
         return True
 
     def _check(self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any) -> Binding:
-        """Check everything that does not need the device."""
+        """Check everything that does not need the device, and return the binding."""
         if self.driver.sticky_error is not None:
             raise self.driver.context_lost_error(f"launch of kernel {kernel.name}")
         binding = bind(kernel, arguments, grid, partial(array_view, device_of=self.driver.device_of))
@@ -274,7 +274,7 @@ class CudaExecutor:
         return binding
 
     def _launch_gpu(self, kernel: BuiltKernel, binding: Binding, stream: Any, device: int | None) -> int:
-        """Return the GPU that launches, from which every array on a GPU can be reached."""
+        """Return the GPU that launches, after a check that it can access every device array."""
         ordinal = self._launching(kernel, binding, stream, device)
         for name, where in binding.devices.items():
             if where != ordinal:
@@ -286,7 +286,7 @@ class CudaExecutor:
             ordinals = [gpu.ordinal for gpu in self.devices()]
             if type(device) is not int or device not in ordinals:
                 raise LaunchError(
-                    f"kernel {kernel.name}: device={short_repr(device)}: this machine has the GPUs {ordinals}"
+                    f"kernel {kernel.name}: device must be the number of a GPU of this machine, {ordinals}, got {short_repr(device)}"
                 )
             return device
         places = binding.devices or {
@@ -303,26 +303,26 @@ class CudaExecutor:
         return next((places[name] for name in places if name in kernel.mutated_args), next(iter(places.values())))
 
     def _reach(self, kernel: BuiltKernel, binding: Binding, name: str, ordinal: int) -> None:
-        """See to it that an array on another GPU can be used by kernels on this one."""
+        """Enable access from this GPU to an array on another one, or raise LaunchError."""
         facts = binding.arrays[name]
         assert facts.device is not None
         pair = ordinal, facts.device
         with LOCK:
             if pair not in self._sharing and self.driver.has_peer_access(*pair):
-                # the driver's flags of torch's pools say that they may be used, and they may not yet
+                # The driver reports access to torch's pools before torch has enabled it.
                 enable_torch_peer_access(*pair)
                 self._sharing.add(pair)
         if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.mutated_args):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
     def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:
-        """Return what reads the stream of launches that are given none; what exports by DLPack is ready for this launch's stream.
+        """Return the reader of the stream for launches without ``stream=``, and make arrays of DLPack ready for this launch.
 
-        Work on other GPUs' streams is the caller's to order.
+        The caller must order work on the streams of other GPUs.
         """
         here = {name: facts for name, facts in binding.arrays.items() if facts.device == ordinal}
         readers = {name: facts.stream for name, facts in here.items() if facts.stream is not None}
-        if binding.devices and not here:  # device= or stream= says a GPU on which no array is
+        if binding.devices and not here:  # device= or stream= selects a GPU that has none of the arrays
             name = next((name for name in binding.devices if name in kernel.mutated_args), next(iter(binding.devices)))
             reader = current_stream(framework_of(type(binding.arrays[name].owner)), ordinal)
             readers = {} if reader is None else {name: reader}
@@ -330,18 +330,18 @@ class CudaExecutor:
         for facts in here.values():
             if facts.export is not None:
                 number = current() if stream is None else stream_handle(stream)
-                facts.export(stream=number or 1)  # DLPack's number of the legacy stream
+                facts.export(stream=number or 1)  # 1 is DLPack's number of the legacy stream
         return current
 
     def _ready(self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream) -> ReadyLaunch:
-        """Return a launch of the kernel on a GPU, where it is loaded if it is not yet."""
+        """Return a launch of the kernel on a GPU. The kernel is loaded there if needed."""
         with self.driver.active(ordinal):
             return ready_launch(self.driver, kernel, binding, ordinal, self.load(kernel, ordinal), current)
 
     def _remember(
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None, ready: ReadyLaunch
     ) -> None:
-        """Let the next launch with arguments like these be repeated, where that takes only cheap reads of them."""
+        """Cache a launch, so that later ones with such arguments repeat it, if reading their properties is cheap."""
         if any(parameter.follows_addresses for parameter in kernel.parameters):
             return
         with LOCK:
@@ -362,13 +362,13 @@ class CudaExecutor:
     def _launch_staged(
         self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream, stream: Any
     ) -> None:
-        """Launch with host arrays: each is copied to the device, and back where the kernel writes it."""
+        """Launch with host arrays: copy each to the device, and back if the kernel writes it."""
         call, what = self.driver.call, f"kernel {kernel.name}"
         with self.driver.active(ordinal), ExitStack() as cleanup:
             if capturing_framework() or int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
-                    f"{what}: the stream is being captured into a graph, and {', '.join(binding.on_host)} is in host "
-                    "memory; pass device arrays"
+                    f"{what}: a launch that is captured into a graph needs device arrays, but {', '.join(binding.on_host)} is in "
+                    "host memory; pass device arrays"
                 )
             self.load(kernel, ordinal)
             for span in host_spans(kernel, binding):
@@ -383,7 +383,7 @@ class CudaExecutor:
             call("cuStreamSynchronize", stream, what=what)
 
     def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
-        """A copy of host memory on the device; the arguments that are in it have their addresses there from now on."""
+        """Copy a range of host memory to the device, and set the addresses of the arguments in it."""
         where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
         what = f"{where}: {span.nbytes} bytes of device memory"
         first = next(parameter for parameter in kernel.arrays if parameter.name in span.names)
@@ -397,7 +397,7 @@ class CudaExecutor:
                 apart = binding.arrays[parameter.name].pointer - span.first
                 if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
-                        f"{where}: they share host memory, in which {parameter.name} begins {apart} bytes after the first; its "
+                        f"{where}: these arrays overlap in host memory, and {parameter.name} begins {apart} bytes after the first, but its "
                         f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart
@@ -406,7 +406,7 @@ class CudaExecutor:
         """Return the driver's handle of a stream."""
         try:
             return self._streams[stream if type(stream) is int else stream.cuda_stream]
-        except Exception:  # no torch stream, or a new one
+        except Exception:  # it is not a torch stream, or it is not cached
             number = stream_handle(stream)
         if len(self._streams) >= _MOST_REMEMBERED:
             self._streams.clear()
@@ -415,7 +415,7 @@ class CudaExecutor:
 
 
 def _place_key(grid: Any, device: int | None) -> Any:
-    """Return a grid and a device as a key, with the types of the counts: 1 is equal to True and 1.0, which are not counts."""
+    """Return a key of a grid and a device. It has the types of the counts, because True and 1.0 equal 1 but are not counts."""
     if grid is None:
         return device
     counts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
@@ -423,4 +423,4 @@ def _place_key(grid: Any, device: int | None) -> Any:
 
 
 executor = CudaExecutor
-"""What the entry point names: called with no arguments, it gives the executor."""
+"""The object of the entry point. A call without arguments returns the executor."""

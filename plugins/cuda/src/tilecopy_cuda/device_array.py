@@ -1,6 +1,6 @@
-"""Device memory for command-line jobs and benchmarks that have no framework at hand.
+"""Arrays in device memory, for command-line jobs and benchmarks that do not use a framework.
 
-An array that is dropped is freed: cuMemFree waits for the launches that use the memory.
+An array is freed when nothing refers to it. cuMemFree waits for the launches that use the memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .cuda import CudaExecutor
 from .driver import Driver
 
 _ADDRESSES = 1 << 49
-"""What a GPU's virtual addresses reach."""
+"""The size of a GPU's virtual address space."""
 _EXECUTOR = instance_of("a CudaExecutor", CudaExecutor)
 
 
 class DeviceArray:
-    """A row-major array in device memory. It is freed by :meth:`free`, at the end of a ``with``, or when nothing refers to it any more.
+    """A row-major array in device memory. It is freed by :meth:`free`, at the end of a ``with``, or when nothing refers to it.
 
     Args:
         shape: extents. An array with an extent of 0 has no memory, and its address is 0.
         dtype: element type.
         device: the GPU's number.
-        executor: whose driver context is used; by default one of its own.
+        executor: the executor whose driver context is used; by default a new one.
 
     Raises:
-        LaunchError: extents that are none, no such device, or no memory.
-        RequestError: no such element type.
+        LaunchError: the extents are not valid, the device does not exist, or there is not enough memory.
+        RequestError: the element type is unknown.
     """
 
     @checked(LaunchError, device=integer_in(0, 2**16), executor=optional(_EXECUTOR))
@@ -50,7 +50,7 @@ class DeviceArray:
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
             raise LaunchError(
-                f"DeviceArray: shape {short_repr(shape)}: extents must be integers of at least 0 that fit 2**49 bytes"
+                f"DeviceArray: shape must have integers of at least 0 and fit 2**49 bytes, got {short_repr(shape)}"
             )
         self._executor, self._device = executor or CudaExecutor(), device
         if not self.nbytes:
@@ -63,7 +63,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Return the CUDA array interface, version 3."""
+        """The CUDA array interface, version 3."""
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -73,7 +73,7 @@ class DeviceArray:
         }
 
     def copy_from(self, host: Any) -> None:
-        """Fill from a C-contiguous host array of the same size.
+        """Copy a C-contiguous host array of the same size into this array.
 
         Raises:
             LaunchError: it is not such an array.
@@ -81,7 +81,7 @@ class DeviceArray:
         self._call("cuMemcpyHtoD", self.pointer, self._check_host(host, "copy_from").ctypes.data, self.nbytes)
 
     def copy_to(self, host: Any) -> None:
-        """Copy into a C-contiguous host array of the same size, which may be written.
+        """Copy this array into a writable C-contiguous host array of the same size.
 
         Raises:
             LaunchError: it is not such an array.
@@ -92,11 +92,11 @@ class DeviceArray:
 
     @checked(LaunchError, byte=integer_in(0, 255))
     def fill(self, byte: int) -> None:
-        """Set every byte."""
+        """Set every byte to a value."""
         self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
 
     def free(self) -> None:
-        """Give the memory back; once is enough."""
+        """Free the memory. A second call does nothing."""
         pointer, self.pointer = self.pointer, 0
         if pointer:
             self._dropped.detach()
@@ -125,7 +125,7 @@ class DeviceArray:
 
 
 def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
-    """Free the memory of an array that nothing refers to. The garbage collector may call it anywhere, also while a stream is captured."""
+    """Free the memory of a dropped array. The garbage collector may call this anywhere, even while a stream is captured."""
     with suppress(LaunchError), driver.active(device), driver.outside_capture():
         driver.call("cuMemFree", pointer)
 
@@ -133,7 +133,7 @@ def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
 @checked(
     LaunchError,
     executor=_EXECUTOR,
-    work=Validator("a function of no argument", callable),
+    work=Validator("a function without arguments", callable),
     runs=integer_in(1, 2**20),
     warm_up=integer_in(0, 2**20),
     device=integer_in(0, 2**16),
@@ -141,13 +141,13 @@ def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
 def time_on_device(
     executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0
 ) -> float:
-    """Median seconds of some launches on the legacy stream, by device events.
+    """Return the median time in seconds of launches on the legacy stream, measured by device events.
 
     Args:
-        executor: whose context and driver they use.
-        work: launches once.
-        runs: how often it is timed.
-        warm_up: how often it is called before.
+        executor: the executor whose context and driver are used.
+        work: a function that launches once.
+        runs: the number of timed calls.
+        warm_up: the number of calls before them.
         device: the GPU's number.
     """
     for _ in range(warm_up):
@@ -166,7 +166,7 @@ def time_on_device(
 
 
 def _event(executor: CudaExecutor, events: ExitStack) -> Any:
-    """Return a new event; it goes with the stack, however that ends, and a driver that refuses then hides no error before it."""
+    """Return a new event, which the stack destroys. An error of that does not hide an earlier error."""
     event = executor.driver.call("cuEventCreate", 0)
     events.callback(executor.driver.api.cuEventDestroy, event)
     return event

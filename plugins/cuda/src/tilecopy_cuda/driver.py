@@ -1,4 +1,4 @@
-"""The CUDA driver of this process: started once, its errors told as LaunchErrors, and what ended it remembered."""
+"""The CUDA driver of this process: it is started once, errors become LaunchErrors, and a lost context is recorded."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ T = TypeVar("T")
 _CONTEXT_ENDED = frozenset(
     {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
 )  # fmt: skip
-"""Results after which "any further CUDA work will return the same error" (the driver API's description of each)."""
+"""The results after which "any further CUDA work will return the same error" (descriptions in the driver API)."""
 
 _CAPTURING = range(900, 910)
-"""Results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
+"""The results about a stream that is being captured into a graph (CUDA_ERROR_STREAM_CAPTURE_...)."""
 
 _CONTEXT, _DEVICE_ORDINAL, _ACCESS_FLAGS = 1, 9, 16
 """CU_POINTER_ATTRIBUTE_CONTEXT, _DEVICE_ORDINAL and _ACCESS_FLAGS (cuda.h)."""
 _MAY_READ, _MAY_WRITE = 1, 3
-"""What the last of them answers at least."""
+"""The values of the access flags that allow reading, and reading and writing."""
 _ALREADY_ENABLED = 704
-"""CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: a framework has done it."""
+"""CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, for example because a framework enabled it."""
 _LEGACY_STREAM = (0, 1)
-"""The numbers that the legacy default stream has."""
+"""The handles of the legacy default stream."""
 _DEFAULT_STREAMS = (*_LEGACY_STREAM, 2)
-"""And the default stream of a thread: each GPU has one under that number."""
+"""The handles of all default streams, with that of a thread. Each GPU has one with these handles."""
 
 NOT_CURRENT = frozenset({201, 400, 709})
-"""INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (of one that was never made): what a launch can give where the
-function's context (or the stream's) is not the current one."""
+"""INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED (even of one that never existed): the results of a launch if the
+context of the function or of the stream is not the current one."""
 CLUSTER_REFUSED = frozenset({1, 912})
-"""What a launch returns where the device cannot hold a cluster: invalid value, invalid cluster size."""
+"""The results of a launch if the device cannot hold a cluster: invalid value, invalid cluster size."""
 
 
 _FORKED = (
-    "it was forked from a process that had started CUDA, and the driver works in no fork (use multiprocessing's method "
+    "this process was forked after CUDA was started, and the driver does not work in a fork (use multiprocessing's method "
     "'spawn', or fork before the first use of the GPU)"
 )
 _IN_A_FORK = {3: f": {_FORKED}"}
-"""By what cuInit gives in a fork (CUDA_ERROR_NOT_INITIALIZED), what to do."""
+"""The result of cuInit in a fork (CUDA_ERROR_NOT_INITIALIZED) -> text for the error message."""
 
 
 class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property, whose own lock a fork may leave held)
-    """A property that is computed at its first use and kept by the object."""
+    """A property that is computed at its first use and cached in the object."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute
@@ -78,7 +78,7 @@ class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functoo
 
 @frozen
 class Device:
-    """A GPU: its number, compute capability and name."""
+    """A frozen record of a GPU: its number, compute capability and name."""
 
     ordinal: int
     capability: tuple[int, int]
@@ -89,25 +89,25 @@ class Device:
 
 
 def _why_no_driver(error: Exception) -> str:
-    """Return whether the driver's library is missing or cannot be used, of which the bindings say the same."""
+    """Return a sentence that says if the driver's library is missing or cannot be used."""
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         ctypes.CDLL(library)
     except OSError as load_error:
         if re.search("no such file|could not find", str(load_error), re.IGNORECASE):
-            return f"no NVIDIA driver is installed ({library} is not found)"
+            return f"the NVIDIA driver is not installed ({library} is not found)"
         error = load_error
     return f"the NVIDIA driver's library ({library}) cannot be used: {error}"
 
 
 class Driver:
-    """Calls of the driver API.
+    """The driver API, with errors raised as LaunchError.
 
     Args:
-        bindings: what has the calls; by default ``cuda.bindings.driver``, imported when first used.
+        bindings: the module with the calls; by default ``cuda.bindings.driver``, imported when first used.
 
     Attributes:
-        ended: how the CUDA context of this process ended, or None while it works.
+        sticky_error: the error by which the CUDA context of this process was lost, or None.
     """
 
     def __init__(self, bindings: Any = None) -> None:
@@ -118,10 +118,10 @@ class Driver:
 
     @locked_cached_property
     def api(self) -> Any:
-        """Return the bindings, once ``cuInit`` has succeeded.
+        """The bindings, after a successful ``cuInit``.
 
         Raises:
-            LaunchError: cuda-python or the driver is missing, or the driver does not start.
+            LaunchError: cuda-python or the driver is missing, or the driver cannot start.
         """
         try:
             api = self._given or import_module("cuda.bindings.driver")
@@ -134,7 +134,7 @@ class Driver:
             raise LaunchError(_why_no_driver(error)) from error
         if int(result):
             raise LaunchError(
-                f"the NVIDIA driver does not start: {result.name} ({int(result)}){_IN_A_FORK.get(int(result), '')}"
+                f"the NVIDIA driver cannot start: {result.name} ({int(result)}){_IN_A_FORK.get(int(result), '')}"
             )
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
@@ -142,21 +142,21 @@ class Driver:
 
     @locked_cached_property
     def legacy_stream(self) -> Any:
-        """Return the handle of the legacy default stream, on which nothing is ever captured."""
+        """The handle of the legacy default stream, which is never captured."""
         return self.api.CUstream(0)
 
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """Return the value of a driver call, or the list of them where there are several.
+        """Call a function of the driver and return its value, or a list if it has several.
 
         Args:
-            function: such as ``"cuMemAlloc"``.
-            arguments: what it takes.
-            what: what it is for, in the message of an error; by default its name.
+            function: the name of the function, such as ``"cuMemAlloc"``.
+            arguments: its arguments.
+            what: the purpose of the call, for error messages; by default its name.
 
         Raises:
-            LaunchError: the call failed; the message says so where no other can succeed.
+            LaunchError: the call failed. The message says if the context was lost.
         """
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
@@ -164,34 +164,36 @@ class Driver:
         return values if len(values) > 1 else values[0] if values else None
 
     def error(self, what: str, code: Any) -> LaunchError:
-        """Return the error of a call that returned ``code``; a context that has ended is remembered."""
+        """Return the error of a call that returned ``code``, and record if the context was lost."""
         string_code, text = self.api.cuGetErrorString(code)
         code_text = f"{code.name} ({int(code)}): {'unknown error' if int(string_code) or not text else text.decode()}"
         if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
             if self.sticky_error is None:
                 self.sticky_error = f"{code_text}, reported by {what}"
                 return LaunchError(
-                    f"{what}: {code_text}. It comes from this launch or from work before it (launches do not wait), and it has "
-                    "ended the CUDA context: nothing more can run on the GPU in this process. Start a new process; "
-                    'executor="emulator" names the PTX line, thread and address of a kernel\'s own fault'
+                    f"{what}: {code_text}. This launch or earlier work caused it (launches are asynchronous). The CUDA context "
+                    "is lost, so this process cannot run anything on the GPU any more. Start a new process; "
+                    'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
                 )
             return self.context_lost_error(what)
         if int(code) in _CAPTURING:
-            code_text += ". A stream is being captured into a graph: pass it as stream=, and have launched the kernel once before"
+            code_text += (
+                ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
+            )
         return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:
-        """Return the error of whatever is asked after the context has ended."""
+        """Return the error of any call after the context was lost."""
         return LaunchError(
             f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
-            "Nothing more can run on the GPU in this process; start a new one"
+            "This process cannot run anything on the GPU any more; start a new one"
         )
 
     # -------------------------------------------------------------------------------------------- devices
 
     @locked_cached_property
     def devices(self) -> list[Device]:
-        """Return the GPUs of this machine, asked for once.
+        """The GPUs of this machine. The driver is called only once.
 
         Raises:
             LaunchError: the driver is missing.
@@ -209,10 +211,10 @@ class Driver:
 
     @contextmanager
     def active(self, ordinal: int) -> Iterator[None]:
-        """Make a device's primary context the current one.
+        """Return a context manager within which a device's primary context is current.
 
         Raises:
-            LaunchError: the context has ended, or cannot be had.
+            LaunchError: the context was lost, or cannot be activated.
         """
         if self.sticky_error is not None:
             raise self.context_lost_error(f"device {ordinal}")
@@ -237,30 +239,30 @@ class Driver:
             self.api.cuCtxPopCurrent()
 
     def current_device(self) -> int:
-        """Return the GPU whose context is current in this thread; 0 where none is.
+        """Return the GPU whose context is current in this thread, or 0 if there is none.
 
         Raises:
             LaunchError: the driver is missing.
         """
-        if not int(self.call("cuCtxGetCurrent")):  # to ask for its GPU would be an error of the driver
+        if not int(self.call("cuCtxGetCurrent")):  # without a context, cuCtxGetDevice would fail
             return 0
         code, device = self.api.cuCtxGetDevice()
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream, or None: it is the number of a default stream, which every GPU has.
+        """Return the GPU of a stream, or None for a default stream, which every GPU has.
 
         Args:
             stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
 
         Raises:
-            LaunchError: it is none of these.
+            LaunchError: the argument is not a stream.
         """
         ordinal, number = stream_device(stream), stream_handle(stream)
         if ordinal is not None or number in _DEFAULT_STREAMS:
             return ordinal
         code, context = self.api.cuStreamGetCtx(number)
-        if int(code):  # a green context's
+        if int(code):  # the stream belongs to a green context
             return None
         with self._push(context):
             return self.current_device()
@@ -273,27 +275,27 @@ class Driver:
         """
         ordinal = ctypes.c_int(-1)
         code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
-        if code or ordinal.value < 0:  # the driver knows host memory that it has pinned too
-            raise self.error(f"0x{pointer:x} as a device pointer", self.api.CUresult(code or 1))
+        if code or ordinal.value < 0:  # the driver also knows pinned host memory
+            raise self.error(f"the address 0x{pointer:x} is not a device pointer", self.api.CUresult(code or 1))
         return ordinal.value
 
     @locked_cached_property
     def _pointer_attribute(self) -> Callable[[Any, int, int], int]:
-        """Return the driver's own cuPointerGetAttribute.
+        """The driver's cuPointerGetAttribute.
 
-        That of cuda-bindings 13.3 says GPU 0 for memory of every GPU (NVIDIA/cuda-python #2928).
+        That of cuda-bindings 13.3 returns GPU 0 for the memory of every GPU (NVIDIA/cuda-python #2928).
         """
         address, _ = self.call("cuGetProcAddress", b"cuPointerGetAttribute", 12000, 0)
         signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
         return signature(int(address))
 
     def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
-        """Return a tensor map for kernels on a GPU as the driver encodes it.
+        """Return the bytes of a tensor map, which the driver encodes, for kernels on a GPU.
 
         Raises:
-            LaunchError: the driver refuses it, or has no tensor maps.
+            LaunchError: the driver rejects the map, or does not support tensor maps.
         """
-        with self.active(ordinal):  # a thread may have no context, or another GPU's
+        with self.active(ordinal):  # the thread may have no context, or that of another GPU
             return self._map_encoder(facts)
 
     @locked_cached_property
@@ -302,36 +304,34 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Return why kernels on one GPU cannot use memory of another, or None: they can, once peer access was enabled.
+        """Enable peer access, and return the reason that kernels on one GPU cannot access memory of another, or None.
 
         Args:
             ordinal: the GPU of the kernels.
             device: the GPU of the memory.
-            address: in that memory.
-            written: whether they write it.
+            address: an address in that memory.
+            written: True if the kernels write it.
 
         Raises:
-            LaunchError: the driver does not give peer access although the hardware has it.
+            LaunchError: the driver cannot enable peer access although the hardware supports it.
         """
         if not self.has_peer_access(ordinal, device):
-            return (
-                f"GPU {ordinal} has no peer access to GPU {device} (cuDeviceCanAccessPeer says so); copy it there first"
-            )
+            return f"GPU {ordinal} cannot access memory of GPU {device} (cuDeviceCanAccessPeer returns 0); copy the array to GPU {ordinal} first"
         needed = _MAY_WRITE if written else _MAY_READ
         with self.active(ordinal):
-            # Memory of a pool, or mapped by cuMemMap, has no context: its allocator says who may use it, for each GPU.
+            # Memory of a pool, or mapped by cuMemMap, has no context. Its allocator grants access to each GPU.
             if self._attribute(_CONTEXT, address) or self._attribute(_ACCESS_FLAGS, address) & needed == needed:
                 return None
         return (
-            f"GPU {ordinal} may not {'write' if written else 'read'} this memory of GPU {device}: it is of a memory pool or mapped, "
-            "and its allocator gives access (cudaMemPoolSetAccess, cuMemSetAccess)"
+            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}, which is mapped or from a memory pool: "
+            "grant access by its allocator (cudaMemPoolSetAccess, cuMemSetAccess)"
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable peer access of one GPU to the memory of another, once a pair; False: the hardware has none.
+        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware cannot.
 
         Raises:
-            LaunchError: the driver does not give it although the hardware has it.
+            LaunchError: the driver cannot enable it although the hardware supports it.
         """
         with LOCK:
             if (ordinal, device) not in self._peers:
@@ -347,17 +347,17 @@ class Driver:
             return self._peers[ordinal, device]
 
     def _attribute(self, which: int, address: int) -> int:
-        """Return an attribute of an address, for the current context; 0 where the driver has none."""
+        """Return an attribute of an address for the current context, or 0 if the driver has none."""
         value = ctypes.c_uint64()
         return 0 if self._pointer_attribute(ctypes.byref(value), which, address) else value.value
 
     # -------------------------------------------------------------------------------------------- streams
 
     def is_capturing(self, ordinal: int, stream: int) -> bool:
-        """Return whether a stream of a GPU is being captured into a graph, which the legacy default stream never is.
+        """Return True if a stream of a GPU is being captured into a graph. The legacy default stream never is.
 
         Raises:
-            LaunchError: the stream is none of that GPU.
+            LaunchError: the stream does not belong to that GPU.
         """
         if stream in _LEGACY_STREAM:
             return False
@@ -365,14 +365,14 @@ class Driver:
             return bool(int(self.call("cuStreamIsCapturing", stream)))
 
     def wait_for(self, other: tuple[int, int], waiting: tuple[int, int]) -> None:
-        """Let what is put on one stream from now on wait for what is on another now; the host waits for nothing.
+        """Make later work on one stream wait for the present work on another. The host does not wait.
 
         Args:
-            other: the stream that is waited for: the number of its GPU, and its own (a CUstream).
-            waiting: the stream that waits, likewise.
+            other: the number of the GPU and the CUstream of the other stream.
+            waiting: the number of the GPU and the CUstream of the stream that waits.
 
         Raises:
-            LaunchError: the driver refuses.
+            LaunchError: the driver reports an error.
         """
         (device, stream), (ordinal, later) = other, waiting
         with self.active(device):
@@ -386,9 +386,9 @@ class Driver:
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:
-        """Let this thread make calls that a capture elsewhere would forbid, such as loading a module.
+        """Return a context manager for calls that a capture in another thread would forbid, such as loading a module.
 
-        They take no part in the capture (cuThreadExchangeStreamCaptureMode, relaxed).
+        The calls are not captured (cuThreadExchangeStreamCaptureMode, relaxed).
         """
         relaxed = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         before = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
@@ -399,7 +399,7 @@ class Driver:
 
 
 def _forked(parent: weakref.ref[Driver]) -> None:
-    """In a fork: let the driver that the parent had started refuse what is asked of it."""
+    """Make every later call of the parent's driver an error in a forked process."""
     driver = parent()
     if driver is not None and driver.sticky_error is None:
         driver.sticky_error = _FORKED

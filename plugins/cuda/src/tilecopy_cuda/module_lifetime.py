@@ -1,9 +1,9 @@
-"""Kernels loaded on a device, and when their modules are unloaded: once nothing can launch them any more.
+"""Kernels loaded on a device. Their modules are unloaded when nothing can launch them any more.
 
-What can launch a kernel holds its :class:`LoadedKernel`: the built kernel, its remembered and prepared launches, and its launchers.
-A graph that has captured a launch holds it too, by a user object of the driver. A garbage collector may run anywhere, in the
-middle of a capture too, so that what is dropped is only noted then. It is unloaded when a later kernel is loaded. The newest kernels
-stay loaded without that: a program that builds the same kernel again and again loads it once.
+A built kernel, its cached and prepared launches and its launchers hold a :class:`LoadedKernel`. A graph that captured a launch holds
+its module, by a user object of the driver. The garbage collector may run anywhere, even during a capture. So a dropped module is
+only recorded then, and unloaded when a later kernel is loaded. The newest kernels stay loaded, so that a program that builds the
+same kernel many times loads it once.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tilecopy_core.errors import frozen
 from .driver import Driver
 
 _BATCH = 32
-"""Unused modules that are unloaded together: the first of them waits until the work on the device is done."""
+"""The number of unused modules that are unloaded together, because unloading waits for the work on the device."""
 
 _NEWEST = 64
-"""Kernels that stay loaded although nothing else holds them."""
+"""The number of newest kernels that stay loaded although nothing else holds them."""
 
 _ADDRESS = ctypes.c_void_p
 _SEMAPHORE_BYTES = 64
-"""More than a sem_t has."""
+"""The bytes for a semaphore, more than those of a sem_t."""
 
 
 @frozen(eq=False)
 class _Module:
-    """A module, and the semaphores (by address) that graphs post when they go."""
+    """A frozen record of a module and the addresses of semaphores that graphs post when they are destroyed."""
 
     ordinal: int
     handle: Any
@@ -41,24 +41,24 @@ class _Module:
 
     @property
     def unused(self) -> bool:
-        """Return whether the graphs that had captured it are gone."""
+        """True if all graphs that captured the module were destroyed."""
         self.graphs[:] = [semaphore for semaphore in self.graphs if not _is_posted(semaphore)]
         return not self.graphs
 
 
 @frozen(eq=False)
 class LoadedKernel:
-    """A kernel's function on a device. Its module stays loaded as long as this object lives, and as graphs with it do."""
+    """A kernel's function on a device. Its module stays loaded while this object or a graph that captured it exists."""
 
     driver: Driver
     function: Any
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """Where launches on a stream are being captured, let the graph hold the module (CUDA programming guide, user objects)."""
+        """If a stream is being captured, make the graph hold the module (CUDA programming guide, user objects)."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
-        if int(code) or not int(capturing):  # the launch itself says what is wrong with the stream
+        if int(code) or not int(capturing):  # the launch reports errors of the stream
             return
         library = _library()
         semaphore = library.calloc(1, _SEMAPHORE_BYTES) if library else 0
@@ -73,10 +73,10 @@ class LoadedKernel:
 
 
 class Modules:
-    """The modules that an executor has loaded; the caller holds its lock.
+    """The modules that an executor has loaded. The caller must hold the executor's lock.
 
     Args:
-        driver: the driver that they are of.
+        driver: the driver that loaded them.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -85,7 +85,7 @@ class Modules:
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
     def track(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
-        """Return a kernel whose module is unloaded some time after the last reference to it is gone."""
+        """Return a loaded kernel whose module is unloaded some time after the last reference is dropped."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)
         weakref.finalize(kernel, self._dropped.append, owned).atexit = False
@@ -93,7 +93,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload modules that nothing can launch: all, or a batch once there is one. Work in flight on the device ends first."""
+        """Unload modules that nothing can launch: all of them, or only if there is a full batch. This waits for the device."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
@@ -107,9 +107,9 @@ class Modules:
 
 @cache
 def _library() -> Any:
-    """Return the C library, whose sem_post a graph calls when it goes; None where it has no semaphores.
+    """Return the C library, whose sem_post a destroyed graph calls, or None if it has no semaphores.
 
-    The driver calls it from a thread of its own, where Python must not run. Without it a captured kernel stays loaded.
+    The driver calls sem_post in its own thread, where Python must not run. Without it a captured kernel stays loaded.
     """
     try:
         library: Any = ctypes.CDLL(None)
@@ -122,7 +122,7 @@ def _library() -> Any:
 
 
 def _is_posted(semaphore: int) -> bool:
-    """Return whether a graph has posted a semaphore, which is freed then. It is the C library's memory: a graph may outlive all of this."""
+    """Return True if a graph has posted a semaphore, and free it. The C library allocates it, because graphs may outlive Python."""
     value, library = ctypes.c_int(), _library()
     if not semaphore or library.sem_getvalue(semaphore, ctypes.byref(value)) or not value.value:
         return False

@@ -1,4 +1,4 @@
-"""Loading a kernel's text on a device: the driver compiles it, or takes its machine code from the driver's own compute cache."""
+"""A loader of kernels' PTX: the driver compiles it, or takes its machine code from the driver's compute cache."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .driver import Driver
 
 _LOG_BYTES = 16384
 _FREED_BYTES = 16 << 20
-"""A block of this size that is freed once. glibc then keeps as much of what is freed later as twice that (mallopt(3): its
-thresholds follow the largest mapped block that was freed), so that the driver's compiler, which takes and frees megabytes for each
-kernel, does not fault in every page of them again."""
+"""The size of a block that is freed once. Then glibc keeps up to twice that of later freed memory (mallopt(3): its thresholds follow
+the largest freed mapped block). So the driver's compiler, which allocates and frees megabytes for each kernel, does not fault in
+their pages again."""
 _COMPILER_NOT_FOUND, _UNSUPPORTED_PTX_VERSION = 221, 222
 """CUDA_ERROR_JIT_COMPILER_NOT_FOUND and CUDA_ERROR_UNSUPPORTED_PTX_VERSION (cuda.h)."""
 
 
 class ModuleLoader:
-    """Loads kernels as modules of the current context, by ``cuModuleLoadDataEx`` of their text and by nothing else.
+    """A loader of kernels as modules of the current context, by ``cuModuleLoadDataEx`` of their PTX.
 
     Args:
         driver: the driver.
@@ -37,12 +37,12 @@ class ModuleLoader:
         np.empty(_FREED_BYTES, np.uint8)
 
     def load(self, kernel: BuiltKernel) -> Any:
-        """Return the module (CUmodule) of a kernel, for the device whose context is current, outside any capture.
+        """Load the module (CUmodule) of a kernel in the current context, and return it. The thread must not be capturing.
 
-        The first load warns if the driver cannot keep machine code on disk.
+        The first load warns if the driver cannot store machine code on disk.
 
         Raises:
-            LaunchError: the driver refuses the text, has no compiler, or is older than the text; the message has its log.
+            LaunchError: the driver rejects the PTX, has no compiler, or is older than the PTX version; the message has its log.
         """
         self._warn_of_cache()
         code, module, log = self._image(kernel.ptx.encode() + b"\0")
@@ -51,9 +51,7 @@ class ModuleLoader:
         error = self.driver.error(f"loading kernel {kernel.name}", code)
         if self.driver.sticky_error is not None:
             raise error
-        message = (
-            f"the driver refuses the PTX of kernel {kernel.name}: {code.name} ({int(code)}){self._remedy(code, kernel)}"
-        )
+        message = f"the driver rejected the PTX of kernel {kernel.name}: {code.name} ({int(code)}){self._remedy(code, kernel)}"
         raise LaunchError("\n".join(line for line in (message, log) if line))
 
     def _warn_of_cache(self) -> None:
@@ -62,11 +60,13 @@ class ModuleLoader:
             return
         self._cache_is_checked = True
         if problem := ComputeCache.of_environment().problem:
-            message = f"the driver cannot keep compiled kernels on disk, so each process compiles them again: {problem}"
+            message = (
+                f"the driver cannot store compiled kernels on disk, so each process compiles them again: {problem}"
+            )
             warn_outside(message, PerformanceWarning)
 
     def _remedy(self, code: Any, kernel: BuiltKernel) -> str:
-        """Return what to do about a driver that cannot compile the text, or ""."""
+        """Return what the user can do about a driver that cannot compile the PTX, or ""."""
         if int(code) == _COMPILER_NOT_FOUND:
             return (
                 ". The driver has no PTX compiler: install its library libnvidia-ptxjitcompiler; in a container, "
@@ -76,13 +76,13 @@ class ModuleLoader:
             version = directive_of(kernel.ptx, ".version")
             number = self.driver.call("cuDriverGetVersion")
             return (
-                f". The text needs PTX ISA {version or '?'}; the driver is for CUDA {number // 1000}.{number % 1000 // 10}, "
-                "which is older: update the NVIDIA driver"
+                f". The kernel needs PTX ISA {version or '?'}, but the driver is older, for CUDA "
+                f"{number // 1000}.{number % 1000 // 10}: update the NVIDIA driver"
             )
         return ""
 
     def _image(self, image: bytes) -> tuple[Any, Any, str]:
-        """Return what the driver answers to a text: the result, the module, and the compiler's log."""
+        """Load PTX and return the driver's result code, the module, and the compiler's log."""
         option, log = self.driver.api.CUjit_option, bytearray(_LOG_BYTES)
         options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
         code, module = self.driver.api.cuModuleLoadDataEx(image, len(options), options, [log, len(log)])

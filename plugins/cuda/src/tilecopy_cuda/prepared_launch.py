@@ -1,4 +1,4 @@
-"""Launches that were checked: what is left of one is the addresses of its arrays and the driver's call."""
+"""Checked launches, which only need the addresses of their arrays and the driver's call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .module_lifetime import LoadedKernel
 
 @attrs.define(eq=False)
 class ParamBuffer:
-    """Arguments of one launch as the driver takes them: a table of their places in some memory, arrays' addresses first.
+    """The parameters of one launch in memory, arrays' addresses first, and the table of pointers to them for the driver.
 
-    ``computed_for`` are the addresses of which what the launch computes was made.
+    ``computed_for`` are the addresses from which the computed parameters were made.
     """
 
     memory: Any
@@ -38,23 +38,23 @@ class ParamBuffer:
 
 @frozen(eq=False)
 class ReadyLaunch:
-    """A launch that was checked, but for the addresses of its arrays.
+    """A launch that was checked except for the addresses of its arrays.
 
     Attributes:
-        driver: launches it.
-        kernel: its name.
-        ordinal: the GPU.
-        loaded: the kernel there.
-        cluster: CTAs of a cluster of the kernel.
-        call: the driver's launch with everything but stream and arguments.
-        masks: of each array, the bits of its address that must be zero; ``mask``: of any.
-        empty: the numbers of the arrays that have no elements, and may have the address 0.
-        pack: puts the addresses into a buffer's memory.
-        first: the initial content of a buffer's memory, made for the addresses ``first_for``.
-        places: where each parameter is in it.
-        computed: what is made of the addresses, such as tensor maps: where each is in it, and its bytes for some addresses.
-        current: reads the stream of a launch that is given none.
-        buffers: those that no thread is using: a launch takes one, puts its addresses there, and gives it back.
+        driver: the driver.
+        kernel: the name of the kernel.
+        ordinal: the number of the GPU.
+        loaded: the kernel loaded on the GPU.
+        cluster: the number of CTAs of a cluster.
+        call: the driver's launch function, with all arguments bound except the stream and the parameters.
+        masks, mask: for each array and for all together, the bits of the address that must be zero.
+        empty: the numbers of the arrays without elements, which may have the address 0.
+        pack: the function that writes the addresses to a buffer's memory.
+        first, first_for: the initial content of a buffer's memory, and the addresses in it.
+        places: the offset of each parameter in the memory.
+        computed: the offset of each computed parameter, such as a tensor map, and the function from addresses to its bytes.
+        current: the reader of the stream for launches without ``stream=``.
+        buffers: the buffers that no thread uses now.
     """
 
     driver: Driver
@@ -75,35 +75,35 @@ class ReadyLaunch:
     buffers: list[ParamBuffer] = attrs.field(factory=list)
 
     def are_aligned(self, *addresses: int) -> bool:
-        """Return whether no address has a bit that must be zero."""
+        """Return True if no address has a bit set that must be zero."""
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
     def new_buffer(self) -> ParamBuffer:
-        """Return a buffer of the first addresses."""
+        """Return a new buffer with the initial content."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Do what some launches need besides the addresses: put what is made of them into a buffer; let a graph hold the kernel."""
+        """Write the computed parameters of some launches to a buffer, and make a graph that captures hold the kernel."""
         if self.computed and buffer.computed_for != addresses:
             self.compute(buffer, addresses)
         if stream is not self.driver.legacy_stream:
             self.loaded.retain_in_graph(stream)
 
     def compute(self, buffer: ParamBuffer, addresses: tuple[int, ...]) -> None:
-        """Put what is made of the addresses into a buffer."""
+        """Write the parameters that are computed from the addresses to a buffer."""
         for place, make in self.computed:
             data = make(addresses)
             buffer.memory[place : place + len(data)] = data
         buffer.computed_for = addresses
 
     def launch(self, stream: Any, *addresses: int) -> None:
-        """Launch on a stream, which is the driver's handle, with the arrays at these addresses."""
+        """Launch on a stream (the driver's handle) with arrays at these addresses."""
         try:
             buffer = self.buffers.pop()
-        except IndexError:  # this thread is the first, or others are launching it too
+        except IndexError:  # other threads use all buffers, or there is none yet
             buffer = self.new_buffer()
         self.pack(buffer.memory, 0, *addresses)
         self.complete(buffer, stream, addresses)
@@ -113,36 +113,36 @@ class ReadyLaunch:
         self.buffers.append(buffer)
 
     def launch_by_address(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
-        """``launch(addresses, stream=None)``: :meth:`launch` with the addresses checked.
+        """Return a function ``launch(addresses, stream=None)``, which checks the addresses and launches.
 
         Args:
-            handle_of: the driver's handle of a stream.
+            handle_of: returns the driver's handle of a stream.
         """
         mask, current, launch = self.mask, self.current, self.launch
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
-            if not isinstance(addresses, (tuple, list)):  # of a set, no order is known
+            if not isinstance(addresses, (tuple, list)):  # a set, for example, has no order
                 self.check_addresses(addresses)
             bits = 0
             try:
                 for address in addresses:
                     bits |= address
                 fit = not bits & mask and 0 not in addresses
-            except Exception:  # an object's own
+            except Exception:  # whatever an object raises
                 fit = False
             if not fit:
                 self.check_addresses(addresses)
             handle = handle_of(current() if stream is None else stream)
             try:
                 launch(handle, *addresses)
-            except struct.error:  # another number of them, or none of 64 bits
+            except struct.error:  # the number of addresses is wrong, or one does not fit 64 bits
                 self.check_addresses(addresses)
                 raise
 
         return at
 
     def check_addresses(self, addresses: Sequence[int]) -> None:
-        """Raise :class:`LaunchError` unless there is an address for each array, with no bits that must be zero."""
+        """Raise :class:`LaunchError` unless there is an aligned address for each array."""
         if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
             raise LaunchError(
                 f"kernel {self.kernel}: addresses must be a tuple of {len(self.masks)}, one for each array, got {short_repr(addresses)}"
@@ -155,18 +155,18 @@ class ReadyLaunch:
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:
                 raise LaunchError(
-                    f"kernel {self.kernel}: the address of array {number} is 0: its memory was freed or never allocated; pass the "
-                    "address of memory"
+                    f"kernel {self.kernel}: the address of array {number} must not be 0: its memory was freed or never allocated; pass "
+                    "the address of allocated memory"
                 )
             if address & mask:
                 raise LaunchError(
-                    f"kernel {self.kernel}: the address 0x{address:x} of array {number} is not a multiple of {mask + 1} bytes"
+                    f"kernel {self.kernel}: the address of array {number} must be a multiple of {mask + 1} bytes, got 0x{address:x}"
                 )
 
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """Return this launch with the first addresses: calling it is the driver's call and little else.
+        """Return a function that launches with the first addresses, at little more than the cost of the driver's call.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
 
@@ -195,7 +195,7 @@ class ReadyLaunch:
         return launch
 
     def launch_elsewhere(self, buffer: ParamBuffer, stream: Any, code: Any) -> None:
-        """After a launch that the driver refused: once more where only the current context was wrong.
+        """Handle a failed launch: launch again if only the current context was wrong, else raise LaunchError.
 
         Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
         function of another context than the current one, and then nothing was launched.
@@ -210,10 +210,10 @@ class ReadyLaunch:
         if code:
             error = self.driver.error(what, code)
             if int(code) in NOT_CURRENT and self.driver.sticky_error is None:
-                raise LaunchError(f"{error}; is the stream one of GPU {self.ordinal}, where the arguments are?")
+                raise LaunchError(f"{error}; the stream must be one of GPU {self.ordinal}, where the arguments are")
             if int(code) in CLUSTER_REFUSED and self.cluster > 1:
                 raise LaunchError(
-                    f"{error}; clusters of this kernel have {self.cluster} CTAs, which GPU {self.ordinal} may not hold at once: "
+                    f"{error}; GPU {self.ordinal} may not be able to hold the kernel's clusters of {self.cluster} CTAs: "
                     "build it with a smaller cluster="
                 )
             raise error
@@ -222,7 +222,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a kernel that is loaded on a GPU; addresses lead a buffer's memory, so that they can be replaced at once."""
+    """Return a launch of a loaded kernel. The addresses come first in a buffer's memory, so that one write replaces all."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]
@@ -258,7 +258,7 @@ def ready_launch(
 
 
 def _maker(parameter: ComputedParameter, binding: Binding, arrays: Sequence[str]) -> Callable[[Sequence[int]], bytes]:
-    """Return the bytes of a parameter for other addresses of the arrays; it keeps none of the arrays alive."""
+    """Return the bytes of a parameter for other addresses of the arrays, without keeping the arrays alive."""
     kernel, view, numbers, encode_map = binding.kernel, binding.view, dict(binding.numbers), binding.encode_map
 
     def make(addresses: Sequence[int]) -> bytes:

@@ -67,21 +67,21 @@ def make(kinds, launches, newest, streams, legacy):
     return key_of, rest_of, launch
 """
 _MOST_LAUNCHES = 1024
-"""Launches that are remembered for arguments of the same types, before all are forgotten."""
+"""The most cached launches for arguments of the same types. A full cache is cleared."""
 
 
 @attrs.frozen(eq=False)
 class RepeatedLaunch:
-    """Launches of a kernel for arguments of some types.
+    """The cached launches of a kernel for arguments of certain types.
 
     Attributes:
-        launches: the launches that were checked, by what decides whether arguments fit them.
-        newest: the only item has what says whether tensors of torch are like its own, what decides about the rest, and the newest launch.
-        key_of: reads from the arguments what decides it.
-        rest_of: reads what decides it beside the tensors of torch.
-        tensors: the places of the tensors of torch.
-        launch: ``launch(stream, arguments)`` launches if it knows the stream and the arguments fit, but for their addresses,
-            and returns whether it did.
+        launches: key of the arguments -> checked launch.
+        newest: a list with one tuple: the guard of the torch tensors, the key of the other arguments, and the newest launch.
+        key_of: returns the key of all arguments.
+        rest_of: returns the key of the arguments that are not torch tensors.
+        tensors: the positions of the torch tensors.
+        launch: ``launch(stream, arguments)`` launches and returns True if it knows the stream and the arguments fit a launch in
+            all but their addresses; else it returns False.
     """
 
     launches: dict[Any, ReadyLaunch]
@@ -95,13 +95,13 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return one without launches for arguments of these types, or None where reading them is not cheap.
+        """Return an empty cache for arguments of these types, or None if reading their properties is not cheap.
 
         Args:
-            kernel: the kernel that they fit.
-            arguments: the arrays and integers.
-            streams: the driver's handles of streams, by number.
-            legacy_stream: that of the legacy default stream.
+            kernel: the kernel.
+            arguments: arrays and integers that fit its parameters.
+            streams: number of a stream -> the driver's handle.
+            legacy_stream: the handle of the legacy default stream.
         """
         kinds, launches, newest = tuple(map(type, arguments)), dict[Any, ReadyLaunch](), list[Any]()
         complex_ones = [
@@ -118,7 +118,7 @@ class RepeatedLaunch:
         return cls(launches, newest, key_of, rest_of, tensors, launch)
 
     def remember(self, arguments: Sequence[Any], ready: ReadyLaunch) -> None:
-        """Let later arguments that differ from these in their addresses alone be launched so."""
+        """Cache a launch for later arguments that differ from these only in their addresses."""
         if len(self.launches) >= _MOST_LAUNCHES:
             self.launches.clear()
         self.launches[self.key_of(arguments)] = ready
@@ -127,13 +127,13 @@ class RepeatedLaunch:
 
 
 def _never(*_: Any) -> bool:
-    """Say that tensors are not like others: their reads decide it."""
+    """Return None, which means that the tensors differ, so that the keys of all arguments decide."""
     return False
 
 
 @cache
 def _maker(forms: tuple[ArrayExpressions | None, ...], tensors: tuple[int, ...]) -> Callable[..., Any]:
-    """Return ``make`` for arguments that are read so; None stands for an integer, and torch compares those at ``tensors``."""
+    """Return ``make`` for arguments with these expressions. None stands for an integer; torch compares those at ``tensors``."""
     names = [f"a{index}" for index in range(len(forms))]
     read = [(form, name) for form, name in zip(forms, names, strict=True) if form is not None]
     facts = [name if form is None else form.facts.format(name) for form, name in zip(forms, names, strict=True)]
@@ -151,7 +151,7 @@ def _maker(forms: tuple[ArrayExpressions | None, ...], tensors: tuple[int, ...])
         bits=" | ".join(f"p{name}" for _, name in read) or "0",
     )
     namespace: dict[str, Any] = {}
-    exec(compile(text, __file__, "exec"), namespace)  # noqa: S102 (it is made of the templates alone)
+    exec(compile(text, __file__, "exec"), namespace)  # noqa: S102 (it consists of the templates above)
     make: Callable[..., Any] = namespace["make"]
     return make
 

@@ -1,4 +1,4 @@
-"""Tensor maps as the driver encodes them (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""The encoding of tensor maps by the driver (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tilecopy.errors import LaunchError
 from tilecopy.kernel.parameters import TensorMapArgs
 
 _TYPES = {8: 0, 16: 1, 32: 2, 64: 4}
-"""Bits of an element -> CUtensorMapDataType: unsigned integers, since a copy moves bits."""
+"""Bits of an element -> CUtensorMapDataType, an unsigned integer because a copy moves bits."""
 _FLOATS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
-"""For a fill of NaN, which the driver has for floats alone."""
+"""Bits of an element -> CUtensorMapDataType with a fill of NaN, which the driver supports only for floats."""
 _SWIZZLES = {"none": 0, "32B": 1, "64B": 2, "128B": 3, "128B_atom_32B": 4, "128B_atom_64B": 6}
 _L2_256B = 3
 
 
 def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
-    """Return what encodes a map.
+    """Return a function that encodes tensor maps.
 
     Args:
         function: address of the driver's cuTensorMapEncodeTiled.
