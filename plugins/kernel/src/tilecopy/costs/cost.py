@@ -23,9 +23,12 @@ from ..emitted_text import emit_checked, statements
 from ..harness import stand_ins
 from . import h200
 from .counts import CopyCounts
-from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, live_registers
+from .interpreter import GLOBAL_STEP_BYTES, SHARED_STEP_BYTES, CopyInterpreter, Counters, live_registers
 from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 
+_COUNTED = {field.name for field in attrs.fields(CopyCounts)} & {field.name for field in attrs.fields(Counters)}
+_COUNTED -= {"sectors", "wavefronts"}
+"""The counts that a cost takes from an interpreter as they are; the others may be unknown."""
 _FAR = 4096
 """The value that is assumed for a size that has no bounds."""
 
@@ -115,7 +118,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     request = attrs.evolve(plan.request, dst=dst, src=src, options=options)
     plan = attrs.evolve(plan, request=request)
     outside = _CountedBindings(request)
-    threads = request.active.cta_threads or request.scope.threads
+    threads, mask = request.active.cta_threads or request.scope.threads, request.active.mask
     ptx = PtxBuilder(request.target, min(threads, 1024), bindings=outside)
     emit_checked(plan, ptx, registry)
     lines = list(statements(ptx.lines))
@@ -133,16 +136,14 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
     touched = np.unique(np.concatenate(counters.touched)) if counters.touched else np.zeros(0, np.int64)
     tiles = {region.buffer.memory for region in (request.dst, request.src) if region.buffer.space == "shared"}
+    counted: dict[str, Any] = {name: getattr(counters, name) for name in _COUNTED}
     return Cost(
         variant=plan.variant,
         threads=request.scope.threads,
         cta_threads=threads,
-        copies_per_cta=_instances(request, threads),
+        copies_per_cta=max(1, (threads if mask is None else sum(mask)) // request.scope.threads),
         nbytes=nbytes,
         stores=request.dst.buffer.space == "global",
-        instructions=counters.instructions,
-        max_instructions_per_thread=counters.max_instructions_per_thread,
-        requests=counters.requests,
         access_bytes=tuple(sorted(counters.accesses, reverse=True)),
         registers=live_registers(lines, before, after, bits),
         sectors=None if counters.unknown["global"] else counters.sectors,
@@ -150,28 +151,15 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         data_path=next(
             (path for path in ("tensor", "bulk", "cp.async", "registers") if path in counters.data_paths), ""
         ),
-        merged_sectors=counters.merged_sectors,
-        merged_wavefronts=counters.merged_wavefronts,
-        split_sectors=counters.split_sectors,
-        lines=counters.lines,
         wavefronts=None if counters.unknown["shared"] else counters.wavefronts,
         ideal_wavefronts=-(-shared_bytes // (BANKS * BANK_BYTES)) if counters.shared_requests else 0,
         touched_sector_bytes=len(touched) * SECTOR_BYTES,
         contiguous_pieces=int((np.diff(touched) != 1).sum()) + bool(len(touched)),
-        bulk_copies=counters.bulk_copies,
-        bulk_rows=counters.bulk_rows,
         in_flight_bytes=counters.batch_bytes,
         shared_bytes=sum(memory.span_bytes for memory in tiles),
-        upper_bound=counters.upper_bound,
         not_counted=tuple(sorted(set().union(*counters.unknown.values()))),
+        **counted,
     )
-
-
-def _instances(request: CopyRequest, threads: int) -> int:
-    """Return the number of instances of the scope in a CTA that execute the copy."""
-    mask = request.active.mask
-    active = threads if mask is None else sum(mask)
-    return max(1, active // request.scope.threads)
 
 
 def _with_address(region: Region) -> Region:
@@ -179,9 +167,8 @@ def _with_address(region: Region) -> Region:
     buffer = region.buffer
     if buffer.space != "tmem" or buffer.allocated_addr is not None:
         return region
-    fields: dict[str, Any] = {"space": "tmem", "layout": buffer.layout, "name": buffer.name, "memory": buffer.memory}
     holder = Buffer((1,), "uint32", space="shared", name=f"{buffer.name}_address")
-    return attrs.evolve(region, buffer=Buffer(buffer.shape, buffer.dtype, allocated_addr=holder, **fields))
+    return attrs.evolve(region, buffer=attrs.evolve(buffer, allocated_addr=holder))
 
 
 class _CountedBindings(KernelBindings):

@@ -33,14 +33,7 @@ TRAFFIC = ("global", "shared")
 """The state spaces whose traffic is counted."""
 WIDEST_REQUEST_BYTES = 32
 """The most bytes that a thread moves in one request."""
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
+_COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "mov": lambda a: a,
     "cvt": lambda a: a,
