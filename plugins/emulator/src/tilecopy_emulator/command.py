@@ -153,8 +153,8 @@ class _EmulateCommand(ResultCommand):
 @click.argument("arguments", nargs=-1)
 @click.option("--entry", help="The name of the kernel, if the file has several; in CUDA C++ such as axpy<float>.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="Number of CTAs: X, X,Y or X,Y,Z.")
-@click.option("--block", callback=_dim3, help="Threads per CTA; by default .reqntid.")
-@click.option("--cluster", callback=_dim3, help="CTAs per cluster; by default .reqnctapercluster.")
+@click.option("--block", callback=_dim3, help="Threads per CTA: X, X,Y or X,Y,Z; by default the kernel's .reqntid.")
+@click.option("--cluster", callback=_dim3, help="CTAs per cluster; by default the kernel's .reqnctapercluster.")
 @click.option(
     "--dynamic-shared",
     "dynamic_shared_bytes",

@@ -267,7 +267,7 @@ class Threads:
             self.stale = True
 
     def warp_bits(self, lanes: Any) -> Any:
-        """Return, for each warp of the unit, the bit mask of its lanes among some."""
+        """Return the bit mask of some lanes for each warp of the unit."""
         bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
         np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
         return bits
