@@ -167,7 +167,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Result:
-    """List the variants: the installed ones, those that cannot be used and why, and those that you can install."""
+    """List the installed variants, those that cannot be used (with the reason), and those that you can install."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():

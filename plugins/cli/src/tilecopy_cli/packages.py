@@ -43,7 +43,7 @@ def problems() -> dict[str, list[str]]:
             *_unknown_groups(package),
             *_unmet(package),
             *(
-                f"{' and '.join(claims[point])} declare the same {point[1]!r} in {point[0]}: uninstall all but one"
+                f"{' and '.join(claims[point])} declare the same entry point {point[1]!r} of {point[0]}: uninstall all but one"
                 for point in dict.fromkeys(_points(package))
                 if len(claims[point]) > 1
             ),

@@ -46,7 +46,7 @@ def run_text(outcome: RunReport, destination: object) -> str:
 
 
 def transfer_text(report: TransferReport, destination: object, *more: str) -> str:
-    """Return the lines about the time of a job, more lines, how it was verified, and the name of the output."""
+    """Return the lines of a report: time and throughput, more lines, verification and the name of the output."""
     how = f"median of {report.runs} runs, timed by CUDA events" if report.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * report.bytes} bytes (read + written) in {report.seconds * 1e3:.3f} ms on {report.executor} "

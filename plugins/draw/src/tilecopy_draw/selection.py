@@ -122,6 +122,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests the given accesses, and windows of a grid with a shape."""
+        """Return an error that suggests the given accesses, and ranges of rows and columns of a grid."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

@@ -121,7 +121,7 @@ def relayout_shards(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         raise RequestError(
-            f"x must be a torch tensor (the shard of this process of torch.distributed), got {short_repr(x)}: in JAX, use "
+            f"x must be a torch tensor, this process's shard of the array, got {short_repr(x)}: in JAX, use "
             "jax.lax.all_to_all inside jax.shard_map, or jax.device_put(y, sharding) after the permutation"
         )
     from .distributed.exchange import ShardsCall, relayout_part  # no lock, because torch.compile cannot trace one

@@ -1,4 +1,4 @@
-"""Reads and checks the arguments of callers, and shortens values for messages. Remembered calls do not use it."""
+"""Validators of callers' arguments. Cached calls do not use them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer, short_repr
 
 MOST_DIMS = 64
-"""Most dimensions of an array, as in NumPy and torch."""
+"""The most dimensions of an array, as in NumPy and torch."""
 EXECUTOR = one_of("cuda", "emulator")
 PERMUTATION = "a permutation such as (0, 2, 3, 1), or a pattern such as 'b c h w -> b h w c'"
-"""What axes are."""
+"""The rule for axes, for messages."""
 _MOST = 2**62
-"""No memory has so many elements."""
+"""More elements than any memory has."""
 _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, an array of one dimension or an iterator. An iterator is read once, a long one not to its end."""
+    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read once, and only until it is too long."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -38,7 +38,7 @@ def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]
 
 
 def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
-    """Return a sequence of integers, one per dimension; ``rule`` says in an error what it must be."""
+    """Return a sequence of integers, one per dimension; ``rule`` is what it must be, for an error."""
     items = items_of(name, values, rule)
     integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
     known = tuple(value for value in integers if value is not None and abs(value) < _MOST)
@@ -49,7 +49,7 @@ def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...
 
 
 def refuse(message: str) -> NoReturn:
-    """Raise RequestError."""
+    """Raise RequestError with a message."""
     raise RequestError(message)
 
 
@@ -59,15 +59,15 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refus
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
-            refuse(f"{name} must be an axis length from 0 on, got {short_repr(size)}")
+            refuse(f"{name} must be an axis length of at least 0, got {short_repr(size)}")
         if extents.get(identifier, extent) != extent:
             refuse(
-                f"{name}={extent}: the same axis has the length {extents[identifier]} (Python normalizes names by NFKC)"
+                f"an axis must have one length, got {name}={extent} and {extents[identifier]} (Python normalizes names by NFKC)"
             )
         extents[identifier] = extent
     return extents
 
 
 def normalize(name: str) -> str:
-    """Return a name as Python normalizes identifiers, those of keyword arguments among them (NFKC)."""
+    """Return a name in the normal form of Python's identifiers and keyword arguments (NFKC)."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)

@@ -134,7 +134,7 @@ def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
     """Return the kind of a copy along each dimension of the coverage."""
     d = case
     asked = properties.request_of(subject, d)
-    assert asked is not None, "the copy was lowered"
+    assert asked is not None, "the copy was not lowered"
     request = asked[1]
     partition = properties.partition_of(subject, request)
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]

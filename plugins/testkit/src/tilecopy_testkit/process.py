@@ -60,7 +60,7 @@ def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, d
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers of processes with other hash seeds, in reverse order, or None if they cannot find the plugin.
+    """Return the answers of processes with other hash seeds to cases in reverse order; None if they cannot find the plugin.
 
     Raises:
         PluginError: a process fails.

@@ -480,7 +480,7 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
     wanted = oracle.count_written(case) * case.elem_bytes
     if total > wanted:
         why = (
-            f"the copies must write {wanted} bytes, got {total}: {report.lines.get(worst[1], 0)} threads in total execute "
+            f"the copies must write {wanted} bytes, got {total}: too many threads ({report.lines.get(worst[1], 0)}) execute "
             "the line below, or it writes bytes twice"
         )
         raise shown(EXACTLY_ONCE, why, case, kernel, worst[1])

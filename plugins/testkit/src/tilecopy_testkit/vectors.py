@@ -93,10 +93,10 @@ class RecordedLaunch:
 
 @checked(path=PATH)
 def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
-    """The vectors of a file, in the form that the module's docstring shows.
+    """Return the test vectors of a file in the format of this module's docstring.
 
     Raises:
-        RequestError: the file cannot be read, or is none of vectors.
+        RequestError: the file cannot be read, or does not have this format.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

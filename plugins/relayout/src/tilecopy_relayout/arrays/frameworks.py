@@ -136,7 +136,7 @@ class Torch(Framework):
 def demand_strided(where: str, tensor: Any) -> None:
     """Check that a torch tensor is strided memory without masks, scales or other parts."""
     if type(tensor).__name__.startswith("Uninitialized"):
-        raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once before")
+        raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once first")
     if type(tensor).__name__ == "MaskedTensor":
         raise RequestError(
             f"{where} must not be a masked tensor, because relayout does not move the mask: pass a.get_data() or a.to_tensor(value)"

@@ -223,8 +223,8 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         "the shape except along shard_dim",
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
-    _same("whether out= is given", [request.out_shape is not None for request in requests])
-    _same("whether the result's extent is given", [request.extent is not None for request in requests])
+    _same("the presence of out=", [request.out_shape is not None for request in requests])
+    _same("the presence of the result's extent", [request.extent is not None for request in requests])
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(

@@ -151,7 +151,7 @@ class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not
 
     @staticmethod
     def forward(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> Any:
-        """Call the operator."""
+        """Return the result of the operator."""
         return torch.ops.tilecopy.relayout(array, axes, names, extents, executor)
 
     @staticmethod

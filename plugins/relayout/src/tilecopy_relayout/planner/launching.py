@@ -19,17 +19,17 @@ from .problem import DTYPES, WIDEST_BYTES, BaseOffsets, Problem
 from .tilings import Tiling
 
 Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
-"""A plan's normal form, where it begins, its tiling, and its kernel."""
+"""A plan's normal form, its base offsets, its tiling and its kernel."""
 
 
 @frozen(eq=False)
 class DeviceLauncher:
-    """Moves arrays of one shape and strides in the memory of the same GPUs.
+    """A frozen record that launches relayouts with the same shape and strides, in the memory of the same GPUs.
 
     Attributes:
-        plan: makes a plan for addresses that are multiples of so many bytes.
+        plan: a function that returns a plan for two alignments in bytes.
         gpus: the GPUs of the memory.
-        launches: by :func:`low_bits` of both addresses, the launch of their plan and its start, in bytes from each.
+        launches: :func:`low_bits` of both addresses -> the launch of their plan and its base offsets in bytes.
     """
 
     plan: Callable[[int, int], Planned]
@@ -37,7 +37,7 @@ class DeviceLauncher:
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
-        """Launch. The first launch with addresses of this alignment makes a plan."""
+        """Launch the kernel for two addresses. The first launch with a new alignment builds its kernel."""
         key = low_bits(source, destination)
         if key not in self.launches:
             planned = self.plan(align_of(source), align_of(destination))
@@ -49,7 +49,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return the part of two addresses that a plan depends on: their remainders by :data:`WIDEST_BYTES`."""
+    """Return the bits of two addresses that determine the plan: their remainders by :data:`WIDEST_BYTES`."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -64,8 +64,8 @@ def low_bits(source: int, destination: int) -> int:
 def launch_anywhere(
     on: Callable[[DevicePlacement], DeviceLauncher], source: int, destination: int, stream: Any
 ) -> None:
-    """Move arrays in the memory of any GPU; ``on`` returns what moves those of some GPUs."""
-    low_bits(source, destination)  # refuses what is not an address
+    """Launch a relayout in the memory of any GPU; ``on`` is a function that returns the launcher of given GPUs."""
+    low_bits(source, destination)  # raises if one is not an address
     device_of = driver().device_of
     on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
 
@@ -73,11 +73,11 @@ def launch_anywhere(
 def move_on_host(
     plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
 ) -> Any:
-    """Move NumPy arrays, which have the bytes ``sides`` from their first elements, on the emulator."""
+    """Relayout one NumPy array into another on the emulator. ``sides`` are the bytes that the arrays must have."""
     _demand("source", source, sides[0])
     _demand("destination", destination, sides[1])
     if not destination.flags.writeable:
-        raise tc.RequestError("destination is read-only")
+        raise tc.RequestError("destination must be writable, got a read-only array")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
     planned = plan(*map(align_of, addresses))
     views = _operands(planned, *addresses, owners=(source, destination))
@@ -92,20 +92,20 @@ def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     (low, high), (first, end) = footprint.byte_bounds, planned.byte_bounds
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
-            f"{name} must have elements of {planned.itemsize} bytes from byte {first} to byte {end} of the first, got an array of shape "
-            f"{array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
+            f"{name} must have elements of {planned.itemsize} bytes from byte {first} to byte {end} after its first element, got an "
+            f"array of shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
         )
 
 
 def align_of(address: int) -> int:
-    """Return the bytes that an address is a multiple of, up to 16."""
+    """Return the alignment of an address in bytes, up to 16."""
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 
 def _operands(
     planned: Planned, src: int, dst: int, *, gpus: DevicePlacement | None = None, owners: tuple[Any, Any] = (None, None)
 ) -> list[SimpleNamespace]:
-    """Return the arrays that a plan's kernel takes, on the host or on GPUs, from the addresses of the caller's first elements."""
+    """Return the arguments of a plan's kernel, on the host or on GPUs, from the addresses of the caller's first elements."""
     problem, base_offsets, *_ = planned
     name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
     devices = (None, None) if gpus is None else (gpus.source, gpus.destination)

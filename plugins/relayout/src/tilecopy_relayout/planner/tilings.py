@@ -1,9 +1,9 @@
-"""How a relayout is divided: the box of a CTA, and the elements of the box that each thread moves.
+"""Tilings of relayouts: the box of a CTA, and the elements of the box that each thread moves.
 
 ``direct``: global -> registers -> global. The innermost dimension stays innermost.
 ``gather``: global -> shared along the source, shared -> registers -> global along the destination.
 ``scatter``: global -> registers along the source, registers -> shared -> global along the destination.
-``shifted``: as scatter, for a destination whose rows begin anywhere in a sector: each row of a box is written from the
+``shifted``: like scatter, for a destination whose rows begin anywhere in a sector. Each row of a box is written from the
 start of a sector.
 ``element``: one element per thread, for an innermost dimension that is read backwards.
 """
@@ -23,29 +23,29 @@ Kind = Literal["direct", "gather", "scatter", "shifted", "element"]
 Side = Literal["src", "dst"]
 SIDES: tuple[Side, Side] = ("src", "dst")
 SCATTERS = ("scatter", "shifted")
-"""The kinds whose threads read global memory straight into their registers, along the source."""
+"""The kinds whose threads read global memory directly into registers, along the source."""
 
 LANES = 32
 LINE_BYTES, SECTOR_BYTES = 128, 32
 CHUNK_BYTES = 16
 """The widest access of one thread."""
 WORD_BYTES = 4
-"""Elements narrower than this pass shared memory several at once."""
+"""Narrower elements go through shared memory several at a time."""
 ALONE_BYTES, ALONE_CTAS = 1 << 16, 1 << 12
-"""Boxes of so many bytes, of which an SM holds three, are moved in twos where there are so many of them."""
+"""A CTA moves two boxes if a box has at least these bytes (an SM holds three) and there are at least this many boxes."""
 MOST_TOGETHER = 8
-"""Elements across the vectors that one thread takes because they are all there are."""
+"""The most elements across the vectors that one thread moves if there are no more."""
 
 
 @frozen
 class Tiling:
-    """How a relayout is divided.
+    """A frozen record of how a relayout is divided among CTAs and threads.
 
     Attributes:
         kind: the kind of kernel.
-        tile: extent of one CTA's box along each dimension of the problem. For ``shifted`` it has a margin along the last, of
-            which a box writes a part.
-        threads: of a CTA.
+        tile: extent of one CTA's box along each dimension of the problem. For ``shifted`` it includes a margin along the
+            last dimension, of which a box writes a part.
+        threads: the number of threads of a CTA.
         order: the dimensions in the order of the CTAs, slowest first.
     """
 
@@ -55,7 +55,7 @@ class Tiling:
     order: tuple[int, ...]
 
     def nbytes(self, problem: Problem) -> int:
-        """Return the bytes of one box."""
+        """Return the number of bytes of one box."""
         return prod(self.tile) * problem.elem_bytes
 
     @property
@@ -64,7 +64,7 @@ class Tiling:
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
-        """Return the step from one box to the next along each dimension: its extent, without the margin."""
+        """Return the distance from one box to the next along each dimension: its extent without the margin."""
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
