@@ -1,4 +1,4 @@
-"""Copies for other languages: functions of CUDA C++, and the records from which other packages write theirs."""
+"""Copies exported to other languages: CUDA C++ functions, and records from which other packages write their functions."""
 
 from .arguments import Argument, BufferArgument, ScalarArgument
 from .cuda import cuda_function, cuda_header

@@ -1,4 +1,4 @@
-"""The arguments of an exported copy: what a caller passes, in order, and what must hold of it."""
+"""The arguments of an exported copy: their order, names, types and bounds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tilecopy_core.memory import Buffer, Memory, Region
 from tilecopy_partitions import TensorMap
 
 Key: TypeAlias = "Memory | Symbol | str"
-"""What an argument stands for: a memory, a symbol, or the name of a special register."""
+"""The key of an argument: a memory, a symbol, or the name of a special register."""
 TID = "tid"
-"""The last argument of every function: the index of the thread among those of the copy's CTA."""
+"""The name of the last argument of every function: the thread's index in the copy's CTA."""
 
 _WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl "
@@ -32,10 +32,10 @@ _WORDS = (
     "int32_t uint32_t int64_t uint64_t threadIdx blockIdx blockDim gridDim warpSize tilecopy NULL min main std dim3 size_t ptrdiff_t half clock int8_t int16_t uint8_t uint16_t int64_t uint64_t"
 )
 MARK = "tc_"
-"""What registers of a block and variables of its arithmetic are called: ``%r0`` would hide a compiler's register, silently."""
+"""The prefix of the names of registers and variables. A name such as ``%r0`` would silently hide a compiler's register."""
 _VECTORS = "char uchar short ushort int uint long ulong longlong ulonglong float double"
 _RESERVED = frozenset([*_WORDS.split(), *(f"{name}{n}" for name in _VECTORS.split() for n in (1, 2, 3, 4))])
-"""Words of C++ and CUDA, and functions that the text calls, that no argument or function can be called."""
+"""Words of C++ and CUDA, and functions that the generated code calls, which cannot be names of arguments or functions."""
 
 
 @attrs.frozen(eq=False)
@@ -43,12 +43,12 @@ class BufferArgument:
     """A frozen record of an argument that is a buffer of the copy.
 
     Attributes:
-        name: of the argument.
-        buffer: what it is.
+        name: the name of the argument.
+        buffer: the buffer.
         role: ``destination``, ``source`` or ``option NAME``.
-        written: whether the copy writes it.
-        same_as: the argument that stands for the same memory, of which this one is a repetition, or "".
-        recipe: of what the host makes before the launch, how; else None.
+        written: True if the copy writes it.
+        same_as: the name of an earlier argument with the same memory, or "".
+        recipe: the recipe of a tensor map, which the host encodes before the launch, or None.
     """
 
     name: str
@@ -60,7 +60,7 @@ class BufferArgument:
 
     @property
     def words(self) -> int:
-        """Return how many 32-bit words the fragment has."""
+        """The number of 32-bit words of the fragment."""
         memory = self.buffer.memory
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
 
@@ -70,7 +70,7 @@ C_TYPES = {
     "uint32_t": (0, 2**32 - 1),
     "int64_t": (-(2**63), 2**63 - 1),
 }
-"""Types of arguments that are integers, with the smallest and the largest value of each."""
+"""The C++ types of integer arguments -> the smallest and largest value of each."""
 
 
 @attrs.frozen(eq=False)
@@ -78,10 +78,10 @@ class ScalarArgument:
     """A frozen record of an argument that is an integer: a symbol of starts, sizes and strides, or the thread's index.
 
     Attributes:
-        name: of the argument.
-        symbol: what it stands for.
-        lower: smallest value, None where nothing is known.
-        upper: largest value, None where nothing is known.
+        name: the name of the argument.
+        symbol: the symbol, or None for the thread's index.
+        lower: the smallest value, or None if it is not known.
+        upper: the largest value, or None if it is not known.
         multiple_of: a divisor of every value.
     """
 
@@ -93,7 +93,7 @@ class ScalarArgument:
 
     @property
     def type(self) -> str:
-        """Return the first of ``int32_t``, ``uint32_t`` and ``int64_t`` that holds all values."""
+        """The first of ``int32_t``, ``uint32_t`` and ``int64_t`` that holds all values."""
         if self.lower is None or self.upper is None:
             return "int64_t"
         fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)
@@ -101,7 +101,7 @@ class ScalarArgument:
 
     @property
     def bits(self) -> int:
-        """Return the width of the type in bits."""
+        """The width of the type in bits."""
         return 64 if self.type == "int64_t" else 32
 
 
@@ -109,30 +109,30 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return what the argument of a symbol is found by: symbols of one special register are one argument."""
+    """Return the key of a symbol's argument. Symbols of the same special register have the same key."""
     return symbol.register or symbol
 
 
 def check_function_name(name: object, what: str = "the name of a function") -> str:
-    """Check that a name can be one of C++, PTX and Python, and return it.
+    """Return a name, or raise RequestError if it is not valid in C++, PTX and Python.
 
     Raises:
-        RequestError: it is not such a name.
+        RequestError: the name is not valid.
     """
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
         raise RequestError(f"{what} must be an identifier of C++ that is not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
-            f"{what}: {name!r} is reserved to the C++ implementation (two underscores, or _ and a capital)"
+            f"{what} must not be reserved for the C++ implementation (two underscores, or _ and a capital), got {name!r}"
         )
     return name
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """Return the arguments in order: destination, source, symbols as they first appear, the options' buffers, ``tid``.
+    """Return the arguments in order: destination, source, symbols by first appearance, buffers of options, ``tid``.
 
     Raises:
-        RequestError: an operand cannot leave the kernel that it belongs to.
+        RequestError: an operand cannot be exported from its kernel.
     """
     request = plan.request
     buffers: list[tuple[str, Region]] = [("destination", request.dst), ("source", request.src)]
@@ -145,16 +145,16 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     for role, region in buffers:
         if region.buffer.space == "tmem":
             raise RequestError(
-                f"{request}: {role} {region.buffer.name} is in tensor memory, and such a copy cannot leave its kernel: its "
-                "address is what tcgen05.alloc wrote to a shared word of that kernel (KernelBuilder.tcgen05_alloc); build "
-                "the kernel around it with KernelBuilder, and save that (kernel.save)"
+                f"{request}: {role} {region.buffer.name} is in tensor memory, so the copy cannot be exported: only its kernel has the "
+                "address, which tcgen05.alloc writes to a shared word (KernelBuilder.tcgen05_alloc); build the kernel "
+                "around it with KernelBuilder, and save that (kernel.save)"
             )
     taken = {TID}
     operands: list[BufferArgument] = []
     for role, region in buffers:
         earlier = next((o for o in operands if o.buffer.memory is region.buffer.memory), None)
         if earlier is not None and role.startswith("option"):
-            continue  # one argument for all mbarriers of an array, and for those that are operands too
+            continue  # all mbarriers of an array, and a buffer that is also an operand, have one argument
         name = _argument_name(region.buffer.name, taken)
         operands.append(
             BufferArgument(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
@@ -173,20 +173,20 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
 
 
 def cta_threads(plan: Plan) -> int:
-    """Return the threads of the CTA that the copy was planned for, or the most that a CTA has if that is not known."""
+    """Return the number of threads of the copy's CTA, or the largest possible number if it is not known."""
     request = plan.request
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 
 
 def tid_key(threads: int) -> Key:
-    """Return the key of ``tid``."""
+    """Return the key of the argument ``tid``."""
     thread_index = tid_symbol(max(threads, 2))
     assert isinstance(thread_index, Expr)
     return key_of_symbol(next(iter(thread_index.symbols)))
 
 
 def _number(name: str, same: list[Symbol]) -> ScalarArgument:
-    """One argument for symbols that are the same register; the closest bounds hold for all."""
+    """Return the argument of symbols of the same register, with the tightest of their bounds."""
     lowers = [symbol.lower for symbol in same if symbol.lower is not None]
     uppers = [symbol.upper for symbol in same if symbol.upper is not None]
     multiple = max(symbol.multiple_of for symbol in same)
@@ -194,7 +194,7 @@ def _number(name: str, same: list[Symbol]) -> ScalarArgument:
 
 
 def _integers(region: Region) -> Iterator[Int]:
-    """Every integer of a region that may be symbolic: starts, shape, strides, its storage offset."""
+    """Yield the integers of a region that may be symbolic: starts, shape, strides, storage offset."""
     buffer = region.buffer
     yield from region.starts
     yield from buffer.shape
@@ -206,7 +206,7 @@ def _integers(region: Region) -> Iterator[Int]:
 
 
 def _argument_name(stem: str, taken: set[str]) -> str:
-    """Return an identifier like ``wanted`` that is not yet among those that are taken, and add it to them."""
+    """Return an identifier that begins with ``stem`` and is not taken, and add it to those that are taken."""
     letters = re.sub(r"[^A-Za-z0-9]+", "_", stem)
     letters = letters if letters[:1].isalpha() and not letters.startswith(MARK) else f"n{letters}"
     name = unique_name(f"{letters}_", taken, separator="") if letters in _RESERVED else unique_name(letters, taken)

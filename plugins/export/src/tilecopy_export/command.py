@@ -1,4 +1,4 @@
-"""The command ``tilecopy cuda``: one copy as a CUDA C++ header."""
+"""The command ``tilecopy cuda``, which prints one copy as a CUDA C++ header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cuda import cuda_function, cuda_header
 @click.option("--name", required=True, help="Name of the function.")
 @copy_options
 def cuda_command(name: str, **copy: Any) -> Result:
-    """Print a CUDA C++ header with one copy as a function; nothing to link.
+    """Print a CUDA C++ header with one copy as a function. The header needs no library.
 
     Arguments are those of `tilecopy plan`. The generated function takes (destination, source, ...):
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #elif __has_include(<cuda/std/cstdint>)
 #include <cuda/std/cstdint>
-#else  // NVRTC alone has no headers
+#else  // NVRTC has no headers
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
@@ -18,16 +18,16 @@ typedef unsigned long long uint64_t;
 
 namespace tilecopy {
 
-// The address of shared memory as the copies take it; computed once, where it is asked for.
+// Returns the 32-bit shared address that the copies take. It is computed once.
 __device__ __forceinline__ uint32_t shared_address(const void* place)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(place);
-    asm volatile("" : "+r"(address));  // else the compiler computes it again at every use
+    asm volatile("" : "+r"(address));  // otherwise the compiler computes it again at every use
     return address;
 }
 
-// With TILECOPY_ASSERT defined, the copies hold their arguments against what was declared of them, and TILECOPY_FAIL(text)
-// is what happens where one is something else.
+// If TILECOPY_ASSERT is defined, the copies check their arguments against their declarations, and call TILECOPY_FAIL(text)
+// if one differs.
 #ifndef TILECOPY_FAIL
 #define TILECOPY_FAIL(text) (printf("tilecopy: assertion failed: %s\n", text), __trap())
 #endif
@@ -52,7 +52,7 @@ __host__ __device__ inline int64_t lesser(int64_t one, int64_t other)
     return one < other ? one : other;
 }
 
-// Close a group of this thread's cp.async.
+// Commit this thread's cp.async copies as a group.
 extern "C" __device__ void tilecopy_cp_async_commit_needs_sm_80();
 __device__ __forceinline__ void cp_async_commit()
 {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void cp_async_commit()
 #endif
 }
 
-// Wait until at most N of this thread's newest groups are unfinished; a barrier shows others.
+// Wait until at most N of this thread's newest groups are incomplete. Other threads need a barrier after it.
 extern "C" __device__ void tilecopy_cp_async_wait_needs_sm_80();
 template <int N> __device__ __forceinline__ void cp_async_wait()
 {
@@ -74,7 +74,7 @@ template <int N> __device__ __forceinline__ void cp_async_wait()
 #endif
 }
 
-// An mbarrier (8 bytes of shared memory) for count arrivals a phase; by one thread, then fence and barrier.
+// Initialise an mbarrier (8 bytes of shared memory) for count arrivals per phase, by one thread, before a fence and a barrier.
 extern "C" __device__ void tilecopy_mbarrier_init_needs_sm_80();
 __device__ __forceinline__ void mbarrier_init(uint32_t mbarrier, uint32_t count)
 {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void mbarrier_init(uint32_t mbarrier, uint32_t count)
 #endif
 }
 
-// The memory of an mbarrier may be used for something else.
+// Invalidate an mbarrier, so that its memory may be used for something else.
 extern "C" __device__ void tilecopy_mbarrier_inval_needs_sm_80();
 __device__ __forceinline__ void mbarrier_inval(uint32_t mbarrier)
 {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void mbarrier_inval(uint32_t mbarrier)
 #endif
 }
 
-// One arrival (release).
+// Arrive once (release).
 extern "C" __device__ void tilecopy_mbarrier_arrive_needs_sm_80();
 __device__ __forceinline__ void mbarrier_arrive(uint32_t mbarrier)
 {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t mbarrier)
 #endif
 }
 
-// Announce the bytes that copies complete in this phase, and arrive once.
+// Add to the bytes that this phase expects from copies, and arrive once.
 extern "C" __device__ void tilecopy_mbarrier_arrive_expect_tx_needs_sm_90();
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t mbarrier, uint32_t bytes)
 {
@@ -118,7 +118,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t mbarrier, uin
 #endif
 }
 
-// Whether the phase of a parity (0 for the first) has completed (acquire; may suspend for a while).
+// Returns true if the phase with this parity (0 for the first) has completed (acquire; may suspend for a while).
 extern "C" __device__ void tilecopy_mbarrier_try_wait_needs_sm_90();
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t mbarrier, uint32_t parity)
 {
@@ -143,7 +143,7 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t mbarrier, uint32_t parity
 #endif
 }
 
-// The same where threads of other CTAs of the cluster arrive.
+// The same if threads of other CTAs of the cluster arrive.
 extern "C" __device__ void tilecopy_mbarrier_wait_cluster_needs_sm_90();
 __device__ __forceinline__ void mbarrier_wait_cluster(uint32_t mbarrier, uint32_t parity)
 {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void mbarrier_wait_cluster(uint32_t mbarrier, uint32_
 #endif
 }
 
-// Close this thread's group of bulk copies.
+// Commit this thread's bulk copies as a group.
 extern "C" __device__ void tilecopy_bulk_commit_needs_sm_90();
 __device__ __forceinline__ void bulk_commit()
 {
@@ -165,7 +165,7 @@ __device__ __forceinline__ void bulk_commit()
 #endif
 }
 
-// Wait until at most N of this thread's newest bulk groups are unfinished.
+// Wait until at most N of this thread's newest bulk groups are incomplete.
 extern "C" __device__ void tilecopy_bulk_wait_needs_sm_90();
 template <int N> __device__ __forceinline__ void bulk_wait()
 {
@@ -176,7 +176,7 @@ template <int N> __device__ __forceinline__ void bulk_wait()
 #endif
 }
 
-// The same for the reading of their sources only.
+// The same, but wait only until their sources were read.
 extern "C" __device__ void tilecopy_bulk_wait_read_needs_sm_90();
 template <int N> __device__ __forceinline__ void bulk_wait_read()
 {
@@ -198,7 +198,7 @@ __device__ __forceinline__ void fence_proxy_async()
 #endif
 }
 
-// Make mbarrier_init visible to the cluster; a barrier follows.
+// Make mbarrier_init visible to the cluster. Call a barrier after it.
 extern "C" __device__ void tilecopy_fence_mbarrier_init_needs_sm_90();
 __device__ __forceinline__ void fence_mbarrier_init()
 {
@@ -209,7 +209,7 @@ __device__ __forceinline__ void fence_mbarrier_init()
 #endif
 }
 
-// All threads of the cluster.
+// Wait for all threads of the cluster.
 extern "C" __device__ void tilecopy_cluster_sync_needs_sm_90();
 __device__ __forceinline__ void cluster_sync()
 {

@@ -1,4 +1,4 @@
-"""Copies as CUDA C++: the text of one function, and the header around several."""
+"""Functions that write copies as CUDA C++, one as a function or several in a header."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .function import CopyFunction, function_of
 from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
-"""The fixed part of every header: what completes copies, and what they are asserted with."""
+"""The fixed part of every header, with functions that complete copies and the assertion."""
 ASSERT = "TILECOPY_ASSERT"
-"""The macro under which arguments are held against what was declared of them."""
+"""The macro that enables the checks of arguments against their declarations."""
 
 
 def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
@@ -59,7 +59,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Text that ends neither the comment nor the string that it stands in: names of symbols are whatever somebody wrote."""
+    """Return text that is safe in a comment or a string of C++, because names of symbols may have any characters."""
     return re.sub(r'[\x00-\x1f\x7f\\"]', "_", text)
 
 
@@ -67,13 +67,13 @@ _TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a self-contained header: exported functions, and in namespace ``tilecopy`` the steps that complete their copies.
+    """Return a C++ header with exported functions and those that complete their copies, in namespace ``tilecopy``.
 
     Args:
-        functions: texts of :meth:`tilecopy_core.Plan.cuda`.
+        functions: results of :meth:`tilecopy_core.Plan.cuda`.
 
     Raises:
-        RequestError: something else, or two functions of one name.
+        RequestError: a text is not such a result, or two functions have the same name.
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
         raise RequestError(
@@ -89,7 +89,9 @@ def cuda_header(functions: Sequence[str]) -> str:
         names.append(title[1])
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"cuda_header: two functions are named {name}; rename one of them")
+            raise RequestError(
+                f"cuda_header: functions must have different names, got {name} twice; rename one of them"
+            )
     opening = f"// Made by tilecopy {__version__}: {', '.join(names) or 'the completion steps'}. Nothing to link.\n"
     return "\n".join([opening + COMPLETION_HEADER.read_text(encoding="utf-8"), *functions])
 
@@ -97,7 +99,7 @@ def cuda_header(functions: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------------- tensor maps
 
 _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
-"""A copy moves bits, but a fill of NaN knows floats alone."""
+"""Bits of an element -> CUtensorMapDataType, unsigned because a copy moves bits. A fill of NaN needs a float type instead."""
 
 
 def _tensor_map_arguments(function: CopyFunction) -> list[BufferArgument]:
@@ -109,7 +111,7 @@ def _tensor_map_arguments(function: CopyFunction) -> list[BufferArgument]:
 
 
 def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
-    """A function of the host that encodes a tensor map, for translation units that have included cuda.h."""
+    """Yield the lines of a host function that encodes a tensor map, for translation units that include cuda.h."""
     recipe = operand.recipe
     assert recipe is not None
     array = next(
@@ -123,7 +125,7 @@ def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
     def name_of(symbol: Symbol) -> str:
         number = numbers.get(key_of_symbol(symbol))
         if number is None or symbol.varies != "grid":
-            raise RequestError(f"the tensor map of {array} is made of {symbol.name}, which the host does not know")
+            raise RequestError(f"the tensor map of {array} depends on {symbol.name}, which is not known on the host")
         taken[f"{number.type} {number.name}"] = None
         return number.name
 
@@ -188,28 +190,26 @@ def _comment(function: CopyFunction) -> Iterator[str]:
     yield f"{function.name}: {request}"
     yield f"{request.dst} <- {request.src}"
     yield f"by {plan.variant} ({plan.package}): {plan.summary}"
-    who = {"thread": "each thread that calls it copies by itself", "cta": f"all {request.scope.threads} threads"}
+    who = {"thread": "each thread copies by itself", "cta": f"all {request.scope.threads} threads"}
     together = who.get(request.scope.kind, f"all threads of a {request.scope.kind}")
     yield f"Called by: {together}" + (
-        "" if request.scope.kind == "thread" else ", together, with the same arguments but tid"
+        "" if request.scope.kind == "thread" else ", together, with equal arguments except tid"
     )
     for argument in function.arguments:
         yield f"  {argument.name}: {_argument_comment(argument, function)}"
     yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)
     version = ".".join(map(str, function.version))
-    yield f"Needs {function.target}, PTX ISA {version}. In a loop, write `#pragma unroll 1`: the compiler"
-    yield "takes the block below for one instruction, and unrolls without end."
+    yield f"Needs {function.target}, PTX ISA {version}. In a loop, write `#pragma unroll 1`, because the compiler"
+    yield "counts the asm block below as one instruction and would unroll too far."
 
 
 def _argument_comment(argument: Argument, function: CopyFunction) -> str:
     if isinstance(argument, ScalarArgument):
         multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
-        what = "index of the thread among those that copy, " if argument.symbol is None else ""
+        what = "index of the thread in the copy's CTA, " if argument.symbol is None else ""
         return f"{what}{_range(argument)}{multiple}"
     if argument.recipe is not None:
-        return (
-            f"{argument.role}, the address of what {function.name}_{argument.name}(..) below encodes before the launch"
-        )
+        return f"{argument.role}, the address of the map that {function.name}_{argument.name}(..) below encodes before the launch"
     buffer = argument.buffer
     shape = ", ".join(map(str, buffer.shape))
     what = f"{argument.role}, {buffer.space} {buffer.dtype}[{shape}]"
@@ -217,7 +217,7 @@ def _argument_comment(argument: Argument, function: CopyFunction) -> str:
         return f"{what}, the same memory as {argument.same_as}"
     if buffer.space == "local":
         kept = "" if argument.written else ", read only"
-        return f"{what}, {argument.words} words of 32 bits a thread{kept}"
+        return f"{what}, {argument.words} 32-bit words per thread{kept}"
     start = "its first byte" if buffer.space == "global" else "shared address of its first byte"
     return f"{what}, {start}, a multiple of {buffer.align_bytes}{_size(buffer)}"
 
@@ -241,7 +241,7 @@ def _range(number: ScalarArgument) -> str:
 
 
 def _demands(function: CopyFunction) -> Iterator[tuple[str, str]]:
-    """What is asserted: C++ conditions and what they mean."""
+    """Yield the C++ conditions of assertions, each with a description."""
     for argument in function.arguments:
         if isinstance(argument, ScalarArgument):
             yield from _of_number(argument)
@@ -277,7 +277,7 @@ def _literal(value: int) -> str:
 
 
 def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]:
-    """That a region whose place is known at run time only lies inside its buffer's shape."""
+    """Yield the conditions that a region with run-time starts is inside its buffer."""
     names = {
         key_of_symbol(n.symbol): n.name
         for n in function.arguments
@@ -292,12 +292,12 @@ def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]
         tests = [f"{cpp(start)} >= 0"] if low else []
         tests += [f"{cpp(region.room(dim))} >= 0"] if high else []
         if tests:
-            what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} lies inside"
+            what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} is inside"
             yield " && ".join(tests), what
 
 
 def _needs_threads(function: CopyFunction) -> Iterator[str]:
-    """That the block has the threads of the plan, in debug builds too: nvcc -G, NVRTC --device-debug."""
+    """Yield the assertion that the block has enough threads, also for debug builds: nvcc -G, NVRTC --device-debug."""
     scope = function.plan.request.scope
     if scope.kind != "thread":
         yield f"#if defined({ASSERT}) || defined(__CUDACC_DEBUG__)"
@@ -315,7 +315,7 @@ def _quote(line: str) -> str:
 
 
 def _constraints(function: CopyFunction, *, outputs: bool) -> str:
-    """The list of operands, each with its constraint and the C++ expression that it is."""
+    """Return the list of operands, each with its constraint and its C++ expression."""
     constraints = []
     for operand in function.block_outputs if outputs else function.block_inputs:
         if operand.word is not None:

@@ -1,8 +1,8 @@
-"""One copy as a function of another language: its arguments, and PTX for a block of inline assembly.
+"""The record of a copy as a function of another language: its arguments, and PTX for inline assembly.
 
-The copy's variant writes its instructions as into a kernel of ours; where an address, a symbol or a fragment comes from is
-decided by :class:`FunctionBindings`. The text names no operand of the function: the caller's values are moved into registers
-of the block first, and a fragment's back at the end (moves that no assembler keeps).
+The copy's variant writes its instructions as in a kernel of KernelBuilder. :class:`FunctionBindings` gives it addresses, symbols
+and fragments. The inline assembly first moves the caller's values to its own registers, and at the end moves fragments back
+(assemblers remove these moves).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class RegisterMove:
     """A frozen record of a move between an argument and a register of the block.
 
     Attributes:
-        opcode: of the move.
-        register: the block's own.
-        argument: name of the function's argument.
-        words: of a fragment, those that the register holds; empty for all else.
+        opcode: the opcode of the move.
+        register: the register of the block.
+        argument: the name of the function's argument.
+        words: the words of a fragment that the register holds; empty for other arguments.
     """
 
     opcode: str
@@ -67,7 +67,7 @@ class RegisterMove:
 
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
-        """Return the operands on the caller's side."""
+        """The operands of the caller."""
         if not self.words:
             return (AsmOperand(self.argument),)
         return tuple(AsmOperand(self.argument, word) for word in self.words)
@@ -88,19 +88,19 @@ class AsmOperand:
 
 @attrs.frozen(eq=False)
 class CopyFunction:
-    """A frozen record of a copy as a function.
+    """A frozen record of a copy as a function of another language.
 
     Attributes:
-        name: of the function.
-        plan: the copy.
-        arguments: in order.
+        name: the name of the function.
+        plan: the plan of the copy.
+        arguments: the arguments in order.
         declarations: the lines that declare the block's registers.
-        inputs: what is moved into them first.
+        inputs: the moves to them at the start.
         body: the instructions, one per line.
-        outputs: what is moved back at the end, each into a word of a fragment.
-        kept: the words of fragments that the block may leave as they are: they are inputs too.
-        needs: what the instructions need together.
-        computed: inputs that are computed from arguments before the block, and their widths in bits.
+        outputs: the moves at the end, each to a word of a fragment.
+        kept: the words of fragments that the block may not overwrite, which are also inputs.
+        needs: the target and PTX version that the instructions need.
+        computed: inputs that are computed from arguments before the block -> their widths in bits.
     """
 
     name: str
@@ -116,22 +116,22 @@ class CopyFunction:
 
     @property
     def target(self) -> Target:
-        """Return the lowest architecture that has the instructions."""
+        """The lowest architecture that has the instructions."""
         return header_target(self.needs, self.plan.request.target)[1]
 
     @property
     def version(self) -> Version:
-        """Return the lowest PTX ISA version that has the instructions."""
+        """The lowest PTX ISA version that has the instructions."""
         return header_target(self.needs, self.plan.request.target)[0]
 
     @property
     def block_outputs(self) -> tuple[AsmOperand, ...]:
-        """Return what the block writes, in the order in which operands are numbered."""
+        """The operands that the block writes, in the order of their numbers."""
         return tuple(operand for move in self.outputs for operand in move.operands)
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """Return what the block only reads, numbered after the outputs; the thread's index too if several threads copy together."""
+        """The operands that the block only reads, numbered after the outputs. The thread's index is one if several threads copy."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -142,7 +142,7 @@ class CopyFunction:
         return AsmOperand(self.arguments[-1].name)
 
     def _participation(self, thread: str) -> Iterator[str]:
-        """A comment by which the emulator knows who must execute the block. A comment costs nothing, its operand neither."""
+        """Yield a comment that tells the emulator which threads must execute the block. It costs no instruction."""
         scope, last = self.plan.request.scope, self.arguments[-1]
         if scope.kind != "thread" and isinstance(last, ScalarArgument) and last.upper is not None:
             yield f"// tilecopy: {self.name}: {scope.threads} of {last.upper + 1} threads copy together; this is thread {thread}"
@@ -160,7 +160,7 @@ class CopyFunction:
         """Return the lines of the block.
 
         Args:
-            sign: what the surrounding language begins an operand's number with; elsewhere in the text it is doubled.
+            sign: the character before an operand's number in the surrounding language. Elsewhere in the text it is doubled.
         """
         order = (*self.block_outputs, *self.block_inputs)
         numbers = {operand: f"{sign}{number}" for number, operand in enumerate(order)}
@@ -184,7 +184,7 @@ class CopyFunction:
 
 
 class FunctionBindings:
-    """Bindings of a function: every address, symbol and fragment is one of its arguments."""
+    """The bindings of an exported function, in which every address, symbol and fragment is an argument."""
 
     mark = MARK
     inlined = True
@@ -204,15 +204,15 @@ class FunctionBindings:
         self.outputs: list[RegisterMove] = []
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a generic pointer, as a global address."""
+        """Return the register with the global address of a buffer, from a generic pointer."""
         return self._move_argument(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a shared address of 32 bits."""
+        """Return the register with the 32-bit shared address of a buffer."""
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
-        """Return the register of an argument, or of a special register that the copy's description does not have."""
+        """Return the register of a symbol's argument, or of a special register that is not a symbol of the copy."""
         key = key_of_symbol(found)
         argument = self._arguments.get(key)
         if argument is None and found.register:
@@ -239,11 +239,11 @@ class FunctionBindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Return the register of a pointer to what the host makes before the launch; equal recipes are one argument."""
+        """Return the register with a pointer to a tensor map, which the host encodes. Equal recipes have one argument."""
         if isinstance(recipe, HostBytes):
             raise RequestError(
-                f"this copy needs {recipe.size_bytes} bytes that {recipe.make.__qualname__} makes at each launch, and CUDA C++ "
-                "and Numba have no such function; build the kernel with KernelBuilder"
+                f"this copy needs {recipe.size_bytes} bytes that the Python function {recipe.make.__qualname__} computes at each launch, so it "
+                "cannot be exported; build the kernel with KernelBuilder"
             )
         assert isinstance(recipe, TensorMap)
         if recipe not in self.made:
@@ -274,17 +274,17 @@ class FunctionBindings:
         return emitter.blocks[0].once(("argument", key), move)
 
 
-@checked(RequestError, plan=instance_of("a plan of tilecopy_core.plan, or one of a kernel's", Plan))
+@checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
     """Return a plan's copy as a function.
 
     Args:
-        plan: of :func:`tilecopy_core.plan`, or one of a kernel's.
-        name: an identifier of C++.
-        registry: where the plan's variant is looked up; by default the process's.
+        plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.
+        name: a C++ identifier.
+        registry: the registry that has the plan's variant; by default that of the process.
 
     Raises:
-        RequestError: the name is not an identifier, or the copy cannot leave its kernel; the message says why.
+        RequestError: the name is not an identifier, or the copy cannot be exported from its kernel; the message says why.
         PtxError, PluginError: the variant's instructions cannot be written here.
     """
     check_function_name(name)
@@ -310,12 +310,12 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
 
 
 def branches(part: Line | Label | str) -> bool:
-    """Return True for a branch, and for a label that branches go to."""
+    """Return True if a line is a branch or a label."""
     return isinstance(part, Label) or (isinstance(part, Line) and part.is_branch)
 
 
 def _written_first(body: Sequence[AnyLine]) -> set[str]:
-    """Registers that every thread writes whole, by a load or a move, before anything reads them or branches."""
+    """Return the registers that every thread overwrites, by a load or a move, before any read or branch."""
     written: set[str] = set()
     read: set[str] = set()
     for part in takewhile(lambda part: not branches(part), statements(body)):

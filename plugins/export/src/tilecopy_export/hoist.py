@@ -1,4 +1,4 @@
-"""Address arithmetic of a copy as C++, which a compiler can hoist out of loops; inside a block of assembly it cannot."""
+"""The rewriting of a copy's address arithmetic as C++. A compiler can hoist that out of loops, but not inline assembly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _C = {
     "div.u": "{0} / {1}",
     "rem.u": "{0} % {1}",
 }
-"""PTX opcodes without their width (PTX ISA 9.7.1, 9.7.8) -> C++ on unsigned integers of that width, which wrap alike."""
+"""PTX opcodes without their width (PTX ISA 9.7.1, 9.7.8) -> C++ on unsigned integers of that width, which wrap around like PTX."""
 _EXACT = {
     "shr.s32": "(uint32_t)((int32_t){0} >> {1})",
     "shr.s64": "(uint64_t)((int64_t){0} >> {1})",
@@ -38,16 +38,16 @@ _EXACT = {
     "cvt.s64.s32": "(uint64_t)(int64_t)(int32_t){0}",
     "cvt.u32.u64": "(uint32_t){0}",
 }
-"""Opcodes whose operands differ in width, or have a sign."""
+"""PTX opcodes whose operands have different widths or a sign -> C++."""
 
 
 @attrs.frozen
 class Hoisted:
-    """A frozen record of a function in two parts.
+    """A frozen record of a function that is split into C++ statements and inline assembly.
 
     Attributes:
-        statements: C++ that computes integers, one declaration each, named as the block's registers.
-        function: the function whose block takes those instead of computing them.
+        statements: C++ declarations of integers that have the names of the block's registers.
+        function: the function whose inline assembly has these integers as inputs.
     """
 
     statements: tuple[str, ...]
@@ -55,15 +55,15 @@ class Hoisted:
 
 
 MOST_WORDS = 24
-"""32-bit words that a block may take of what is computed before it: more would fill the registers while it waits."""
+"""The most 32-bit words that are computed before the inline assembly. More would occupy too many registers."""
 
 
 def hoist(function: CopyFunction) -> Hoisted:
-    """Return what a function computes before its first branch as C++, and the remaining function.
+    """Return a function with the integers that it computes before its first branch as C++ statements.
 
-    A compiler should take that out of a loop, and sees none of it in a block. It pays where it has a product of two integers known at
-    run time, as sizes in strides are, and where the block takes a single word then, the address of all that it does. Elsewhere the
-    block's arithmetic is a few instructions, and needs fewer registers.
+    A compiler can hoist C++ out of a loop, but not the contents of inline assembly. This pays if the statements multiply two run-time
+    integers (such as sizes in strides), or if the assembly then has a single word as input, the address of everything. In other cases
+    the arithmetic in the assembly has few instructions and needs fewer registers, and the function is returned unchanged.
     """
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
     written = Counter(name for part in parts_of(function.body) for name in _results(part))
@@ -113,12 +113,12 @@ def _results(part: AnyLine | str) -> list[str]:
 
 
 def _multiplies(line: Line) -> bool:
-    """Whether an instruction has a product of two registers."""
+    """Return True if an instruction multiplies two registers."""
     return line.name in ("mul", "mad") and all(isinstance(operand, Register) for operand in line.operands[:3])
 
 
 def _cpp(line: Line, values: dict[str, str]) -> str | None:
-    """A pure instruction of integers that are C++ already as an expression; None where it is not one."""
+    """Return a pure integer instruction as a C++ expression, or None if an operand or the opcode has no C++ form."""
     width = line.opcode[-2:]
     pattern = _EXACT.get(line.opcode) or (_C.get(line.opcode[:-2]) if width in ("32", "64") else None)
     if pattern is None or line.guard is not None:
@@ -135,7 +135,7 @@ def _cpp(line: Line, values: dict[str, str]) -> str | None:
 
 
 def _dependencies(sources: Mapping[str, Sequence[str]], registers: Sequence[str]) -> set[str]:
-    """Return some registers and those that they are computed from."""
+    """Return the registers and those from which they are computed."""
     needed, open_ = set[str](), list(registers)
     while open_:
         name = open_.pop()

@@ -1,7 +1,7 @@
-"""tilecopy's copies in Numba-CUDA kernels, inlined.
+"""Functions for Numba-CUDA kernels: tilecopy's copies, inlined, and the steps that complete them.
 
-``device_function(plan)`` gives a function that a ``@cuda.jit`` kernel calls with the copy's operands; the names beside it are
-the steps that complete copies.
+``device_function(plan)`` returns a function that a ``@cuda.jit`` kernel calls with the copy's operands. The other functions
+complete copies.
 """
 
 from importlib.util import find_spec

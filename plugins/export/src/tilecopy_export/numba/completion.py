@@ -1,4 +1,4 @@
-"""What completes copies in Numba's kernels, and the fences and barriers that bulk copies need."""
+"""Numba functions that complete copies, with the fences and barriers that bulk copies need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _assembly(context: Any, builder: Any, text: str, values: list[Any]) -> Any:
 
 
 def _of_nothing(text: str) -> Any:
-    """What writes one instruction that has no operands."""
+    """Return the signature and the generator of an instruction without operands."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return _assembly(context, builder, text, [])
@@ -37,7 +37,7 @@ def _of_nothing(text: str) -> Any:
 
 
 def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
-    """What writes an instruction on an mbarrier (an array in shared memory, or its address) and an integer."""
+    """Return the signature and the generator of an instruction on an mbarrier (an array or a shared address) and an integer."""
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
         raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, got {kinds}")
@@ -59,35 +59,35 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
 
 @intrinsic
 def cp_async_commit(typingctx: Any) -> Any:
-    """Close a group of this thread's ``cp.async``."""
+    """Commit this thread's ``cp.async`` copies as a group."""
     return _of_nothing(f"{SYNC['cp_async_commit']};")
 
 
 @intrinsic
 def cp_async_wait(typingctx: Any, pending: Any) -> Any:
-    """Wait until at most ``pending`` (a constant) of this thread's newest groups are unfinished."""
+    """Wait until at most ``pending`` (a constant) of this thread's newest groups are incomplete."""
     if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
-        raise TypingError(f"cp_async_wait takes a constant number of groups, 0 to 2**31 - 1, got {pending}")
+        raise TypingError(f"cp_async_wait: pending must be a constant from 0 to 2**31 - 1, got {pending}")
     _, generate = _of_nothing(f"{SYNC['cp_async_wait']} {pending.literal_value};")
     return types.void(pending), generate
 
 
 @intrinsic
 def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
-    """Let an mbarrier count ``count`` arrivals per phase; by one thread, then ``fence_mbarrier_init`` and a barrier."""
+    """Initialise an mbarrier for ``count`` arrivals per phase, by one thread. Then call ``fence_mbarrier_init`` and a barrier."""
     return _of_barrier(f"{SYNC['mbarrier_init']} [$0], $1;", (mbarrier, count), "mbarrier_init")
 
 
 @intrinsic
 def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any:
-    """Announce the bytes that copies complete in this phase, and arrive once."""
+    """Add to the bytes that this phase of an mbarrier expects from copies, and arrive once."""
     text = f"{SYNC['mbarrier_arrive_expect_tx']} _, [$0], $1;"
     return _of_barrier(text, (mbarrier, nbytes), "mbarrier_arrive_expect_tx")
 
 
 @intrinsic
 def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
-    """Wait until the phase of a parity (0 for the first) has completed."""
+    """Wait until the phase with this parity has completed; the first phase has parity 0."""
     text = f"{{ .reg .pred tc_p; $$wait: {SYNC['mbarrier_wait']} tc_p, [$0], $1; @!tc_p bra $$wait; }}"
     return _of_barrier(text, (mbarrier, parity), "mbarrier_wait")
 
@@ -100,7 +100,7 @@ def fence_proxy_async(typingctx: Any) -> Any:
 
 @intrinsic
 def fence_mbarrier_init(typingctx: Any) -> Any:
-    """Make ``mbarrier_init`` visible to the cluster; a barrier follows."""
+    """Make ``mbarrier_init`` visible to the cluster. Call a barrier after it."""
     return _of_nothing(f"{SYNC['fence_mbarrier_init']};")
 
 

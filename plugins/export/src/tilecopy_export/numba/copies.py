@@ -1,4 +1,4 @@
-"""A plan's copy as a Numba intrinsic: the block of PTX that CUDA C++ would get, as inline assembly of LLVM."""
+"""Numba intrinsics for the copies of plans, with the same PTX as in CUDA C++ as LLVM inline assembly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilecopy_export import Argument, CopyFunction, ScalarArgument, function_of
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 
-@checked(plan=instance_of("a Plan, as tilecopy_core.plan gives it", Plan))
+@checked(plan=instance_of("a Plan, from tilecopy_core.plan", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
     """Return a function for ``@cuda.jit`` kernels that does one copy.
 
@@ -33,11 +33,11 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
     is an array of 128 uint8 at a multiple of 64, which the host fills before the launch (``cuTensorMapEncodeTiled``).
 
     Args:
-        plan: of :func:`tilecopy_core.plan`, or one of a kernel's.
-        name: of the function, for messages.
+        plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.
+        name: the name of the function, for messages.
 
     Raises:
-        RequestError: the copy cannot leave its kernel, or the name is not an identifier.
+        RequestError: the copy cannot be exported from its kernel, or the name is not an identifier.
         PtxError, PluginError: the variant's instructions cannot be written here.
     """
     function = function_of(plan, name)
@@ -45,8 +45,10 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
     def definition(typingctx: Any, *numba_types: Any, **named: Any) -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
         if named or not len(function.arguments) - 1 <= len(numba_types) <= len(function.arguments):
-            raise TypingError(f"{name} takes its arguments in order ({takes}; the last may be left out)")
-        for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be left out
+            raise TypingError(
+                f"{name} takes the arguments {takes} in order (the last may be omitted), got {len(numba_types)}"
+            )
+        for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be omitted
             why = _why_not(argument, numba_type)
             if why:
                 raise TypingError(f"{name}: argument {argument.name} must be {why}, got {numba_type}")
@@ -79,7 +81,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
 
 
 def _why_not(argument: Argument, numba_type: Any) -> str:
-    """What an argument is, when a Numba type is something else; else ""."""
+    """Return a description of what an argument must be, or "" if the Numba type is valid."""
     if isinstance(argument, ScalarArgument):
         return "" if isinstance(numba_type, types.Integer) else "an integer"
     buffer = argument.buffer
@@ -104,14 +106,12 @@ def _why_not(argument: Argument, numba_type: Any) -> str:
     ):
         shape = forms[0][0]
         order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders[0], "")
-        return (
-            f"an array of {len(shape)} dimensions{order and f' in {order} order'}: {buffer.name} has the shape {shape}"
-        )
+        return f"an array of {len(shape)} dimensions{order and f' in {order} order'}, because {buffer.name} has shape {shape}"
     return "a writable array" if argument.written and not numba_type.mutable else ""
 
 
 def _dtypes(dtype: DType) -> Iterator[tuple[str, Any]]:
-    """The types of Numba whose arrays hold elements of a dtype: the same, or an unsigned integer as wide where NumPy alone has none."""
+    """Yield the Numba types of elements of a dtype: the same type, and for types that NumPy lacks an unsigned integer of its width."""
     if not dtype.extended:
         yield dtype.name, getattr(types, "boolean" if dtype.kind == "b" else dtype.name)
         return
@@ -121,7 +121,7 @@ def _dtypes(dtype: DType) -> Iterator[tuple[str, Any]]:
 
 
 def _declared_shape(buffer: Buffer) -> tuple[Any, ...]:
-    """The shape that the memory of a buffer was declared with, as far as its layout has it; else the buffer's own."""
+    """Return the shape with which a buffer's memory was declared if its layout has it, else the shape of the buffer."""
     layout = buffer.memory.layout
     if layout.swizzle is not None:
         return buffer.shape
@@ -129,7 +129,7 @@ def _declared_shape(buffer: Buffer) -> tuple[Any, ...]:
 
 
 def _orders(layout: Any, shape: tuple[Any, ...]) -> str:
-    """The orders of Numba's arrays, C, F and A (any strides), that a layout of some extents has."""
+    """Return the orders of Numba arrays, C, F and A (any strides), that fit a layout."""
     if layout.swizzle is not None:
         return "CFA"
     rows = [reduce(mul, shape[dim + 1 :], 1) for dim in range(len(shape))]
@@ -146,7 +146,7 @@ def _has_strides(layout: TileLayout | StridedLayout, shape: tuple[Any, ...], str
 
 
 def _emit(function: CopyFunction, context: Any, builder: Any, kinds: Sequence[Any], values: Sequence[Any]) -> None:
-    """The block, its operands taken out of the arguments and put back."""
+    """Write the inline assembly, with code that reads its operands from the arguments and stores its results there."""
     values_by_name: dict[str, Any] = {}
     for argument, kind, value in zip(function.arguments, kinds, values, strict=True):
         values_by_name[argument.name] = _block_value(argument, context, builder, kind, value)
@@ -182,7 +182,7 @@ def _emit(function: CopyFunction, context: Any, builder: Any, kinds: Sequence[An
 
 
 def _block_value(argument: Argument, context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """The value that the block takes for an argument; of a fragment, where its words begin."""
+    """Return the operand of the inline assembly for an argument; for a fragment, the pointer to its words."""
     if isinstance(kind, types.Omitted):
         return _thread_index(builder)
     if isinstance(argument, ScalarArgument):
