@@ -125,7 +125,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: declined("bulk", memory("shared")[:, 0:2], memory()[:, 0:2], op="copy_async", scope=tc.thread()),
             tc.NoVariantError,
-            "the contiguous chunk is 8 bytes (2 elements); cp.async.bulk needs a multiple of 16 (destination TileLayout(S[(32, 2) : (32, 1)]), source TileLayout(S[(32, 2) : (32, 1)]))",
+            "the contiguous chunk must be a multiple of 16 bytes for cp.async.bulk, got 8 bytes (2 elements; destination TileLayout(S[(32, 2) : (32, 1)]), source TileLayout(S[(32, 2) : (32, 1)]))",
         ),
         (
             lambda: declined(
@@ -151,7 +151,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
                 scope=tc.thread(),
             ),
             tc.NoVariantError,
-            "register operand s: the axis laneid is coarser than the scope thread",
+            "register operand s must not have the axis laneid, which is coarser than the scope thread",
         ),
         (
             lambda: declined("gmem_smem", memory("shared", (33, 1))[:, :], memory(shape=(33, 1))[:, :]),

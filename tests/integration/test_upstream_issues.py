@@ -88,14 +88,14 @@ def test_a_width_that_does_not_divide_narrows() -> None:
     a, s = global_((32, 6)), shared((32, 6))
     found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_80")
     assert found.partition.vec == 2
-    assert "192 elements are not a multiple of 32 threads x 8" in found.explain()
+    assert "the elements must be a multiple of 32 threads x 8, got 192" in found.explain()
 
 
 def test_the_reason_names_pointer_need_and_proof() -> None:
     """NVIDIA/cutlass#3033: "alignment does not meet requirement" said neither which pointer nor what was proved."""
     a, s = global_((32, 80)), shared((32, 64))
     assert (
-        "A: the start 4 is a multiple of 4 elements, not of 8"
+        "A: the start must be a multiple of 8 elements, got 4, a multiple of 4"
         in tc.plan(s[:, :], a[:, 4:68], scope=tc.warp(), target="sm_80").explain()
     )
 

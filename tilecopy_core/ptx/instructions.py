@@ -413,7 +413,7 @@ def needs_on(target: Target, instruction: str) -> Needs:
     table_row = instruction_of(instruction)
     needs = table_row.needs_on(target)
     if needs is None:
-        raise TargetError(f"'{instruction}' needs {table_row.needs}; the target is {target}")
+        raise TargetError(f"'{instruction}' needs {table_row.needs}, but the target is {target}")
     return needs
 
 

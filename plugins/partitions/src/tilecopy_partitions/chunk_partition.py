@@ -1,4 +1,4 @@
-"""The partition of bulk copies: contiguous chunks, one instruction each, and the loop over the rest."""
+"""The partition of bulk copies: contiguous chunks with one instruction each, and the loop over them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .round_loop import SideAddresses, round_indices
 from .vector_partition import Side, VectorPartition, by_descending_stride, refine, slice_layout
 
 ALIGN_BYTES = 16
-"""Size and addresses of ``cp.async.bulk`` are multiples of this (PTX ISA 9.7.9.25.4.1)."""
+"""The alignment of sizes and addresses of ``cp.async.bulk`` (PTX ISA 9.7.9.25.4.1)."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class ChunkPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """Return how many bulk copies the one thread issues."""
+        """The number of bulk copies that the issuing thread issues."""
         return self.rounds.outer
 
     def summary(self) -> str:
@@ -53,7 +53,7 @@ class ChunkPartition:
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the longest chunk that is contiguous on both sides, and a loop over the other extents; else why there is none.
+    """Return the longest chunk that is contiguous on both sides and the loop over the other extents, or Decline.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """
@@ -64,14 +64,16 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
-        return Decline(f"destination {dst} and source {src} cannot be split along common extents")
+        return Decline(
+            f"destination {dst} and source {src} must be divisible into iters of common extents, but they are not"
+        )
     ordered = by_descending_stride(pairs)
     chunk, plain = _chunk_elems(dst, src, ordered)
     nbytes = chunk * request.src.buffer.dtype.bytes
     if nbytes % ALIGN_BYTES:
         return Decline(
-            f"the contiguous chunk is {nbytes} bytes ({chunk} elements); cp.async.bulk needs a multiple of {ALIGN_BYTES} "
-            f"(destination {dst}, source {src})"
+            f"the contiguous chunk must be a multiple of {ALIGN_BYTES} bytes for cp.async.bulk, got {nbytes} bytes "
+            f"({chunk} elements; destination {dst}, source {src})"
         )
     sides = []
     for n, (what, region, layout) in enumerate((("destination", request.dst, dst), ("source", request.src, src))):
@@ -84,7 +86,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
 
 
 def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operands: Operand) -> None:
-    """Write one bulk copy per chunk: the addresses of its destination and source, its bytes, then ``operands``; no wait."""
+    """Write one bulk copy per chunk, with ``operands`` after its addresses and its size, without a wait."""
     rounds = partition.rounds
     dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for turn in round_indices(ptx, rounds.outer):
@@ -117,15 +119,15 @@ def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple
 
 
 def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[Iter]) -> str | None:
-    """Starts and outer steps are multiples of 16 bytes on both sides."""
+    """Return why a start or an outer step is not a multiple of 16 bytes, or None."""
     buffer, size = region.buffer, region.buffer.dtype.bytes
     if buffer.align_bytes % ALIGN_BYTES:
-        return f"{what} {buffer.name} is aligned to {buffer.align_bytes} bytes; bulk copies need {ALIGN_BYTES}"
+        return f"{what} {buffer.name} must be aligned to {ALIGN_BYTES} bytes for bulk copies, got {buffer.align_bytes}"
     for name, value in (("start", layout.offset_on(m)), ("buffer's storage offset", buffer.storage_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
             known = divisor_of(value) * size
-            return f"{what} {region}: the {name} is at a multiple of {known} bytes; bulk copies need {ALIGN_BYTES}"
+            return f"{what} {region}: the {name} must be a multiple of {ALIGN_BYTES} bytes for bulk copies, got a multiple of {known}"
     for it in iters[:-1]:
         if not is_multiple(it.stride * size, ALIGN_BYTES):
-            return f"{what} {region}: a step of {it.stride} elements is not a multiple of {ALIGN_BYTES} bytes"
+            return f"{what} {region}: each step must be a multiple of {ALIGN_BYTES} bytes, got a step of {it.stride} elements"
     return None

@@ -1,4 +1,4 @@
-"""Which threads own which elements of a register operand: its layout's thread axes become digits of a thread's id."""
+"""The threads that own elements of a register operand: its layout's thread axes become digits of a thread's id."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Digit:
 
 
 def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-    """Return what must hold of a thread for it to own anything (and, to store, to be the first of its replicas).
+    """Return the conditions for a thread to own elements (and, for a store, to be the first of its replicas).
 
     Conditions that every thread of the CTA meets are left out.
     """
@@ -96,7 +96,7 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
 
 @contextmanager
 def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) -> Iterator[None]:
-    """Let the threads that own something, and to store are the first of their replicas, execute the instructions inside."""
+    """Open a block for the threads that own elements and, for a store, are the first of their replicas."""
     conditions = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=store)
     if not conditions:
         yield
@@ -108,7 +108,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) 
 def owning_threads(
     request: CopyRequest, digits: Sequence[Digit], *, store: bool = False
 ) -> np.ndarray[Any, np.dtype[np.bool]]:
-    """Return for each thread of the scope whether :func:`owner_conditions` hold of it."""
+    """Return for each thread of the scope whether :func:`owner_conditions` hold."""
     tid, threads = request.scope.tid, request.scope.threads
     owns = np.ones(threads, bool)
     for condition in owner_conditions(digits, tid, threads, store=store):
@@ -117,7 +117,7 @@ def owning_threads(
 
 
 def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
-    """Return the register operand and the other one."""
+    """Return the register operand and the other operand."""
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
 
 
@@ -125,41 +125,41 @@ def owned_fragment(request: CopyRequest) -> str | None:
     """Check that the register operand's box has a layout of threads and registers that the scope can own."""
     fragment, _ = fragment_and_memory(request)
     if fragment.buffer.layout.swizzle is not None:
-        return f"register operand {fragment.buffer.name} has a swizzled layout; registers have no addresses to permute"
+        return f"register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
     layout = fragment.sliced_layout()
     if layout is None:
-        return f"register operand {fragment} is not a layout of its own: the box cuts inside an iter of {fragment.buffer.layout}"
+        return f"register operand {fragment} must not cut inside an iter of its layout, got {fragment.buffer.layout}"
     return why_no_owners(request, layout)
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Return why the threads of the scope cannot own the register operand, whose box (or whole buffer) has a layout; or None."""
+    """Return why the threads of the scope cannot own the register operand with a layout, or None."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
-            return f"register operand {name}: the axis {axis} is coarser than the scope {kind}"
+            return f"register operand {name} must not have the axis {axis}, which is coarser than the scope {kind}"
         if isinstance(layout.offset_on(axis), Expr):
-            return f"register operand {fragment}: which threads own the box along {axis} is known only at run time"
+            return f"register operand {fragment}: the offset along {axis} must be constant, because it decides which threads own the box"
     if _overlap(threads):
-        return f"register operand {name}: the axes {', '.join(a.name for a in threads)} name the same threads twice"
+        return f"register operand {name} must not count the same threads on two axes, got {', '.join(a.name for a in threads)}"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
-        return f"register operand {fragment}: a register index that is not constant"
+        return f"register operand {fragment}: register indices must be constant"
     for axis in threads:
         _, available = bounds_of(axis_index(axis, request.scope.tid))
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
-            return f"the layout reaches place {last} along {axis}; the {kind} has places 0 to {available}"
+            return f"the layout has place {last} along {axis}, but the {kind} has only places 0 to {available}"
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
-        return f"the layout reaches place {where}, which none of the {request.scope.threads} threads of the {kind} has"
+        return f"the layout has place {where}, but none of the {request.scope.threads} threads of the {kind} is there"
     if request.src is not fragment or len(thread_places) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     return (
         f"register operand {name} names {len(thread_places)} of the {request.scope.threads} threads of the {kind} "
-        f"({', '.join(a.name for a in threads) or 'no thread axis'}): each of the others holds its own values, so the store "
-        f"is ambiguous; {_remedy(request.scope, threads)}"
+        f"({', '.join(a.name for a in threads) or 'no thread axis'}), but the others hold values of their own, so the store "
+        f"is ambiguous: {_remedy(request.scope, threads)}"
     )
 
 
@@ -170,29 +170,29 @@ def _overlap(axes: Sequence[Axis]) -> bool:
 
 
 def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
-    """Return which offset of a layout with some thread axes names the thread that stores each element."""
+    """Return advice about the offset of a layout that selects the thread that stores each element."""
     for axis in _THREAD_AXES:
         together = (*axes, axis)
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
         if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
-            return f"name the one that stores by an offset along {axis}, such as layout=... + 0 @ {axis}"
-    return "give its layout axes that tell the threads apart"
+            return f"add an offset along {axis} to its layout that selects the storing thread, such as layout=... + 0 @ {axis}"
+    return "add axes to its layout that distinguish the threads"
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """Return the thread axes of a fragment, also those of which a slice has one place: that place owns it."""
+    """Return the thread axes of a fragment, including those along which a slice has one place."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
 @lru_cache(maxsize=256)
 def _there(scope: Scope, axes: tuple[Axis, ...]) -> frozenset[tuple[int, ...]]:
-    """The places of a scope's threads along some axes."""
+    """Return the places of a scope's threads along some axes."""
     places = [by_thread(axis_index(axis, scope.tid), scope.threads).tolist() for axis in axes]
     return frozenset(zip(*places, strict=True)) if places else frozenset({()})
 
 
 def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLayout) -> tuple[int, ...] | None:
-    """A place along some axes that a layout's elements lie at and no thread has, such as lane 16 of a last warp of 16; or None."""
+    """Return a place of a layout's elements along some axes where no thread is, such as lane 16 of a last warp of 16; or None."""
     if len(there) == prod(len(set(places)) for places in zip(*there, strict=True)):
         return None  # each place along one axis goes with each along the others
     reached = []
@@ -208,7 +208,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
     """Return each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
     if any(it.axis == m for it in layout.replica):
-        return Decline(f"the register layout {layout} has replicas along m")
+        return Decline(f"the register layout must not have replicas along m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
         *((thread, other.stride, False, tuple(it.stride for it in guarded)) for thread, other, *guarded in threads),
         *((it, 0, True, ()) for it in layout.replica),
@@ -223,7 +223,7 @@ def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tupl
             above = int(of_axis[position + 1][0].stride) if position + 1 < len(of_axis) else None
             if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
                 return Decline(
-                    f"the iters along {axis} of {layout} overlap: no thread's place says which steps are its own"
+                    f"the iters along {axis} of {layout} must not overlap, so that a thread's place determines its elements"
                 )
             modulus = None if above is None else above // stride
             digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))

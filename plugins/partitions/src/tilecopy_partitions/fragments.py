@@ -1,4 +1,4 @@
-"""Fragments by name: which thread and register holds each element of an operand of a matrix instruction.
+"""Layouts of fragments by name: the thread and register of each element of an operand of a matrix instruction.
 
 Layouts here count 32-bit registers (elements, where those are wider); elements that share one are one more iter, innermost.
 """
@@ -35,7 +35,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((*_INT8, *_INT4), ("int32",)),
     "float64": ("float64",),
 }
-"""The element types of C and D, by that of A and B; float32 stands for tf32 there."""
+"""Element type of A and B (float32 means tf32) -> the element types of C and D."""
 _MMA: Mapping[tuple[int, int], tuple[str, ...]] = {
     (8, 4): ("float64",),
     (8, 16): _INT8,
@@ -77,7 +77,7 @@ _Layouts = dict[str, dict[str, TileLayout]]
 
 
 def _pack_elements(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileLayout]:
-    """A layout of registers as one of the elements that they hold."""
+    """Return a layout of registers as a layout of the elements that they hold."""
     layouts = {}
     for name in dtypes:
         register_elems = max(1, 32 // dtype_of(name).bits)
@@ -89,7 +89,7 @@ def _pack_elements(layout: TileLayout, dtypes: Iterable[str]) -> dict[str, TileL
 
 
 def _results(layout: TileLayout, types: Iterable[str]) -> dict[str, TileLayout]:
-    """A layout of C for what goes with element types of A and B."""
+    """Return a layout of C for the element types that belong to those of A and B."""
     return dict.fromkeys([result for name in types for result in _RESULTS[name]], layout)
 
 
@@ -112,10 +112,12 @@ def _wgmma(columns: int, depth: int) -> _Layouts:
 
 @cache
 def _operands(shape: str) -> _Layouts:
-    """Every operand that a shape has in registers; raises :class:`RequestError` for one that is none."""
+    """Return the operands that a shape has in registers. Raises :class:`RequestError` for an unknown shape."""
     if shape not in _KNOWN and f"{shape}.x1" not in _KNOWN:
         hint = did_you_mean(shape, _KNOWN)
-        raise RequestError(f"mma_fragment: shape must be that of a matrix instruction, got {short_repr(shape)}{hint}")
+        raise RequestError(
+            f"mma_fragment: shape must be the shape of a matrix instruction, got {short_repr(shape)}{hint}"
+        )
     if match := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape):
         rows, columns, depth = map(int, match.groups())
         return _wgmma(columns, depth) if rows == 64 else _mma(rows, depth)
@@ -125,7 +127,7 @@ def _operands(shape: str) -> _Layouts:
 
 @checked(shape=TEXT, operand=one_of("A", "B", "C", "D"))
 def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
-    """Return the layout of one operand of a matrix instruction, as the PTX ISA draws it.
+    """Return the layout of one operand of a matrix instruction, as defined in the PTX ISA.
 
     Args:
         shape: of ``mma.sync`` (``"m16n8k16"``), ``wgmma`` (``"m64n128k16"``), or ``tcgen05.ld`` and ``st``
@@ -141,7 +143,9 @@ def mma_fragment(shape: str, operand: str, dtype: Any) -> TileLayout:
     types = known.get("C" if operand == "D" else operand, {})
     if dtype_name not in types:
         has = "; ".join(f"{name} of {', '.join(known[name])}" for name in known)
-        raise RequestError(f"mma_fragment: {shape} has no operand {operand} of {dtype_name} in registers; it has {has}")
+        raise RequestError(
+            f"mma_fragment: {shape} has no operand {operand} of {dtype_name} in registers; its operands are {has}"
+        )
     return types[dtype_name]
 
 
@@ -158,7 +162,7 @@ def tile_fragment(
     atom: Sequence[int] | None = None,
     warp_axis: Axis | None = None,
 ) -> TileLayout:
-    """Return a fragment repeated over a tile and over warps, each of which has a box of the tile; both row-major.
+    """Return a fragment repeated over a tile and over warps, each of which has a box of the tile, in row-major order.
 
     Args:
         fragment: the layout of one instruction's operand.
@@ -176,7 +180,7 @@ def tile_fragment(
         groups = [number for number, it in enumerate(fragment.shard) if it in (Iter(8, 4, laneid), Iter(32, 1, laneid))]
         if len(groups) != 1:
             raise LayoutError(
-                f"tile_fragment: it is not clear which iters of {fragment} are rows; give atom=, the fragment's shape"
+                f"tile_fragment: the rows of {fragment} are ambiguous: pass the fragment's shape as atom="
             )
         rows = prod(it.extent for it in fragment.shard[: groups[0] + 1])
         atom = rows, fragment.size // rows
@@ -185,7 +189,7 @@ def tile_fragment(
         size % (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)
     ):
         raise LayoutError(
-            f"tile_fragment: the shape {shape} is not a multiple of the fragment's atom {atom_extents} times the warps {warps}"
+            f"tile_fragment: the shape must be a multiple of the fragment's atom {atom_extents} times the warps {warps}, got {shape}"
         )
     counts = [size // (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)]
     axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)

@@ -1,4 +1,4 @@
-"""Parameters whose bytes each launch computes from the kernel's arguments: recipes, as frozen data."""
+"""Recipes of kernel parameters whose bytes each launch computes from the kernel's arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SM_90, _SM_100 = Needs(90, (8, 0)), Needs(100, (8, 6))
 SWIZZLES = dict.fromkeys(("none", "32B", "64B", "128B"), _SM_90) | dict.fromkeys(
     ("128B_atom_32B", "128B_atom_64B"), _SM_100
 )
-"""Swizzling modes of tensor copies (PTX ISA, swizzling modes), with what each needs of a target."""
+"""Swizzling mode of tensor copies (PTX ISA, swizzling modes) -> its requirements on a target."""
 _WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -26,18 +26,18 @@ def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
 
 @frozen
 class TensorMap:
-    """A tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled), which each executor encodes in its own way.
+    """A frozen record of a tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled).
 
-    Dimensions are given innermost first; the innermost is contiguous. Integers may be made of sizes and scalars. Raises
-    PtxError where an attribute is malformed, or past what the hardware has.
+    The innermost dimension is first and contiguous. Integers may depend on sizes and scalars. Raises PtxError if an
+    attribute is malformed or exceeds a limit of the hardware.
 
     Attributes:
         sizes: elements along each dimension, 1 to 5 of them.
         strides_bytes: bytes from one element to the next along each dimension but the innermost; multiples of 16.
         box: elements that a copy moves along each dimension, at most 256.
         swizzle: one of :data:`SWIZZLES`.
-        fill: what stands for elements outside, ``zero`` or ``nan``.
-        element_strides: every so many elements of a dimension are copied, 1 to 8; () for all.
+        fill: the value of elements out of bounds, ``zero`` or ``nan``.
+        element_strides: the step between copied elements of each dimension, 1 to 8; () for 1.
     """
 
     array: Buffer
@@ -53,15 +53,15 @@ class TensorMap:
 
     @property
     def parameter_stem(self) -> str:
-        """Return how the name of the parameter begins: with the array's name, and a $ that no caller's name has."""
+        """The prefix of the parameter's name: the array's name and a $, which no caller's name has."""
         return f"{self.array.name}$map"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return what the swizzle needs of a target; raises TargetError where the target lacks it."""
+        """Return the requirements of the swizzle. Raises TargetError if the target does not support it."""
         needs = SWIZZLES[self.swizzle]
         if not needs.met_by(target):
             raise TargetError(
-                f"the swizzle {self.swizzle} of a tensor map of {self.array.name} needs {needs}; the target is {target}"
+                f"the target must be {needs} for the swizzle {self.swizzle} of a tensor map of {self.array.name}, got {target}"
             )
         return needs
 
@@ -76,25 +76,25 @@ class TensorMap:
                     f"{what}: {name} must be integers from 1 to {most}, got {short_repr(getattr(self, name))}"
                 )
         if dtype.bits not in (8, 16, 32, 64):
-            raise PtxError(f"{what}: elements of 1, 2, 4 or 8 bytes, not {dtype}")
+            raise PtxError(f"{what}: elements must have 1, 2, 4 or 8 bytes, got {dtype}")
         if self.fill == "nan" and str(dtype) not in _WITH_NAN:
-            raise PtxError(f"{what}: fill nan is for {', '.join(_WITH_NAN)}, not {dtype}")
+            raise PtxError(f"{what}: the dtype must be one of {', '.join(_WITH_NAN)} for fill nan, got {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: 1 to 5 sizes, one less of strides_bytes and a box of as many; not {short_repr(self.sizes)}, "
+                f"{what}: there must be 1 to 5 sizes, one fewer strides_bytes and as many box extents, got {short_repr(self.sizes)}, "
                 f"{short_repr(self.strides_bytes)} and {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
-            raise PtxError(f"{what}: element_strides {short_repr(self.element_strides)} has not {rank}")
+            raise PtxError(f"{what}: element_strides must have {rank} values, got {short_repr(self.element_strides)}")
 
 
 @frozen
 class HostBytes:
-    """Bytes that a function makes of addresses and integers; every executor calls it alike.
+    """A frozen record of a parameter whose bytes a function computes from addresses and integers.
 
-    ``make(addresses, numbers)`` is given the addresses of ``arrays`` and the values of ``numbers``, which are made of sizes,
-    strides and scalars, and gives ``size_bytes`` bytes. It is a function of a module, so that a saved kernel finds it by its
-    name. ``align_bytes`` is what the parameter's address is a multiple of. Raises PtxError where an attribute is malformed.
+    Each launch calls ``make(addresses, numbers)`` with the addresses of ``arrays`` and the values of ``numbers``, which may depend
+    on sizes, strides and scalars; it returns ``size_bytes`` bytes. It must be a function of a module, so that a saved kernel
+    finds it by name. The parameter's address is a multiple of ``align_bytes``. Raises PtxError if an attribute is malformed.
     """
 
     make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
@@ -106,15 +106,15 @@ class HostBytes:
     parameter_stem = "host$"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return what the parameter needs of a target: nothing."""
+        """Return the requirements of the parameter on a target: none."""
         return Needs()
 
     def __attrs_post_init__(self) -> None:
         if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
-            raise PtxError(f"make of HostBytes must be a function of a module, got {short_repr(self.make)}")
+            raise PtxError(f"HostBytes: make must be a function of a module, got {short_repr(self.make)}")
         if not 1 <= self.size_bytes <= 4096:
-            raise PtxError(f"size_bytes of HostBytes must be from 1 to 4096, got {short_repr(self.size_bytes)}")
+            raise PtxError(f"HostBytes: size_bytes must be from 1 to 4096, got {short_repr(self.size_bytes)}")
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):
             raise PtxError(
-                f"align_bytes of HostBytes must be a power of two up to 128, got {short_repr(self.align_bytes)}"
+                f"HostBytes: align_bytes must be a power of two up to 128, got {short_repr(self.align_bytes)}"
             )

@@ -27,11 +27,11 @@ from .edge_predicates import all_of, opposite, range_predicate
 from .vector_partition import Guard, Side, VectorPartition
 
 UNROLL_LIMIT = 64
-"""Rounds that are written out; a copy of more is a rolled loop (the assembler's time grows faster than the text)."""
+"""The most rounds that are unrolled; more become a loop, because the assembler's time grows faster than the text."""
 EDGE_UNROLL_LIMIT = 16
-"""Rounds that are written out where a box overhangs: few boxes do, and each round costs predicates beside the access."""
+"""The most unrolled rounds for overhanging tiles: few tiles overhang, and each round also costs predicates."""
 FEW_ROUNDS = 4
-"""Rounds up to which guards cost an inlined copy less than a branch (2 to 4 percent of the GEMM of bench_export.py)."""
+"""The most rounds for which guards cost less than a branch in an inlined copy (2 to 4 percent of the GEMM in bench_export.py)."""
 REGISTER_BUDGET = 64
 """32-bit registers that the loads of one batch may hold before its stores."""
 
@@ -57,7 +57,7 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
 
 
 def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> Iterator[Int]:
-    """Yield the index of each of ``outer`` rounds that need no batches, in a rolled loop as :func:`batches` opens it."""
+    """Yield the index of each of ``outer`` rounds without batches; as in :func:`batches`, many rounds are in a loop."""
     for batch in batches(ptx, outer, words_per_round=1, limit=limit):
         yield from batch
 
@@ -65,11 +65,11 @@ def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> 
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
-    """Write a copy whose regions may overhang: one branch, and in it the rounds of boxes inside or those of the edge.
+    """Write a copy whose regions may overhang: a branch between rounds for tiles inside and rounds for edge tiles.
 
-    In somebody's function a few rounds of the same vectors are written without one: the predicates cost less than what a
-    compiler can then no longer move. A partition without an ``edge`` is written as it is. ``write`` gets the partition whose
-    rounds it writes.
+    In a function of another compiler, a few rounds of equal vectors are written without a branch, because a branch keeps the
+    compiler from moving code, which costs more than predicates. A partition without an ``edge`` needs no branch. ``write`` is
+    called with the partition to write.
     """
     edge = partition.edge
     if edge is None:
@@ -85,7 +85,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Execute ``inside`` where the boxes of all guards lie inside, else ``edge``."""
+    """Write a branch that executes ``inside`` if the boxes of all guards are inside, else ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -98,7 +98,7 @@ def branch_on_edges(
 
 
 def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | None:
-    """The iters of rounds of so many elements; None where an iter straddles a round and the next."""
+    """Return the iters over rounds of ``step_elems`` elements, or None if an iter straddles two rounds."""
     remaining_elems = step_elems
     for position in range(len(iters) - 1, -1, -1):
         it = iters[position]
@@ -111,12 +111,12 @@ def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | Non
 
 
 def _limit(partition: VectorPartition) -> int:
-    """Rounds that are written out: fewer where they are those of boxes that overhang."""
+    """Return the most rounds that are unrolled, fewer for edge tiles."""
     return EDGE_UNROLL_LIMIT if any(guard.dim is not None for guard in partition.guards) else UNROLL_LIMIT
 
 
 class Masks:
-    """Predicates for a thread, by its index in the scope: its vector in a round lies inside the source, or inside the destination."""
+    """Predicates of a thread that its vector in a round is inside the source, or inside the destination."""
 
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
@@ -124,11 +124,11 @@ class Masks:
         self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
-        """Return the predicate that the thread's vector lies inside the source; True or False where that is known."""
+        """Return the predicate that the thread's vector is inside the source, or a bool if that is known."""
         return self._all(self._source, turn)
 
     def target(self, turn: Int) -> Register | bool:
-        """Return the predicate that the thread has a vector in this round and it lies inside the destination."""
+        """Return the predicate that the thread has a vector in this round and that it is inside the destination."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
@@ -167,7 +167,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write the rounds of a partition as one ``cp.async`` each; no commit, no wait. Arguments: see :func:`emit_through_registers`.
+    """Write one ``cp.async`` per round, without a commit or a wait; for the arguments see :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -198,11 +198,11 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
 
 
 class AddressBase:
-    """Addresses of a global or shared buffer whose offsets differ by constants: one register, as far as an immediate reaches.
+    """Addresses of a global or shared buffer with constant differences, which share one register if immediates are large enough.
 
-    ``varying`` is the element offset of the place 0. A swizzle is applied to each offset; in shared memory those that are
-    whole periods of it apart share a register. ``whole`` lets the register of each address alone lie inside the buffer, as
-    ``mapa`` needs it.
+    ``varying`` is the element offset of place 0. A swizzle is applied to each offset; in shared memory, offsets that differ by
+    whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address
+    inside the buffer, as ``mapa`` needs it.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class AddressBase:
         self._origin = self._reach_bytes = 0
 
     def at(self, place_elems: Int) -> Address:
-        """Return the address of the element that is so many elements further on."""
+        """Return the address of the element ``place_elems`` after place 0."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
             moved = place_elems - self._origin
@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """Addresses of one side of a partition for a thread, by its index in the scope; for ``whole`` see :class:`AddressBase`."""
+    """Addresses of one side of a partition for a thread, given its index in the scope; for ``whole`` see :class:`AddressBase`."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
@@ -242,7 +242,7 @@ class SideAddresses:
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
-        """Return the address of the thread's vector in a round; what is constant of the round becomes an immediate."""
+        """Return the address of the thread's vector in a round; constant parts become an immediate."""
         steps = self._steps
         if steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)

@@ -1,4 +1,4 @@
-"""What copies to and from tensor memory share (PTX ISA 9.7.16): descriptors, addresses, ``tcgen05.cp``."""
+"""Descriptors, addresses and ``tcgen05.cp`` for copies to and from tensor memory (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def matrix_descriptor(
 
 
 def plus_units(ptx: PtxBuilder, descriptor: Register, units: int) -> Register:
-    """Return the descriptor of rows that begin some units of 16 bytes further on."""
+    """Return a descriptor whose rows begin some units of 16 bytes later."""
     return _plus(ptx, descriptor, units) if units else descriptor
 
 
@@ -63,9 +63,9 @@ def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
 
 
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
-    """Return the tensor-memory address that is some columns further on."""
+    """Return a tensor-memory address plus a number of columns."""
     if isinstance(column, int) and not 0 <= column < 512:
-        raise PtxError(f"plus_columns: tensor memory has 512 columns; got column {column}")
+        raise PtxError(f"plus_columns: column must be less than 512, got {column}")
     if isinstance(column, int) and column == 0:
         return base
     result = ptx.reg("b32")
@@ -76,7 +76,7 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:
-    """Write ``tcgen05.cp``, which copies the rows that a descriptor names to the lanes of a shape such as ``4x256b``."""
+    """Write ``tcgen05.cp``, which copies the rows of a descriptor to the lanes of a shape such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}")
     ptx.instr(f"tcgen05.cp.cta_group::{cta_group}.{shape}", f"[{address}]", descriptor)

@@ -1,4 +1,4 @@
-"""Which thread holds which element of a register fragment, and where among its registers, as arrays."""
+"""Arrays of the thread and the register that hold each element of a fragment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ThreadValues:
 
 
 def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
-    """Return the elements that the threads of a request's scope hold; axes that the layout does not name repeat them."""
+    """Return the elements that the threads of a request's scope hold, repeated along axes that the layout does not name."""
     layout = fragment.sliced_layout()
     assert layout is not None
     places = element_places(layout)

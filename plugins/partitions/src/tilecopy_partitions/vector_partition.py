@@ -1,4 +1,4 @@
-"""Partitions that variants share: how the elements of a copy are split over rounds, threads and vectors."""
+"""Partitions of a copy's elements over rounds, threads and vectors, which several variants share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Side:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """Return the swizzle that is applied to the offsets, or None."""
+        """The swizzle that is applied to the offsets, or None."""
         return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
@@ -57,10 +57,10 @@ class Side:
 
 @frozen
 class Guard:
-    """A frozen record of one dimension that a box may leave; a vector is inside if ``0 <= start + coordinate < size``.
+    """A frozen record of one dimension that a box may exceed; a vector is inside if ``0 <= start + coordinate < size``.
 
     Attributes:
-        dim: the dimension, or None for the elements of the copy themselves, of which the last round may have too few.
+        dim: the dimension, or None for the number of elements of the copy, which the last round may exceed.
         start: coordinate of the box's first element.
         size: extent of the dimension.
         extent: extent of the box.
@@ -78,7 +78,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """Return the guard of one dimension, in logical order, or None if the box is proved not to leave it."""
+        """Return the guard of one dimension, in logical order, or None if the box is proved not to exceed it."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -88,7 +88,7 @@ class Guard:
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
-        """Return the guard of vectors past the last element, for a copy whose vectors the threads do not divide."""
+        """Return the guard against vectors past the last element, for a number of vectors that is not a multiple of the threads."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
@@ -103,7 +103,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return why a vector of that many elements may lie partly inside, or None."""
+        """Return why a vector of ``vec`` elements may be only partly inside, or None."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -111,22 +111,22 @@ class Guard:
         what = f"{self.region.buffer.name}, dimension {self.dim}"
         step = vec * tail.stride
         if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
-            return f"{what}: {vec} elements do not lie in a row along it"
+            return f"{what}: the {vec} elements of a vector must be neighbours along it"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
-            wanted += [("size", self.size)] if self.ends[0] else [("size less the start", sub(self.size, self.start))]
+            wanted += [("size", self.size)] if self.ends[0] else [("size minus start", sub(self.size, self.start))]
         for name, value in wanted:
             if not is_multiple(value, step):
-                return f"{what}: the {name} {value} is a multiple of {divisor_of(value)}, not of {step}: a vector may straddle the edge"
+                return f"{what}: the {name} must be a multiple of {step}, got {value}, a multiple of {divisor_of(value)}: a vector may straddle the edge"
         return None
 
     def position(self, flat: Int) -> Int:
-        """Return the coordinate, in the buffer, of the element at a place of the partition's order."""
+        """Return the coordinate in the buffer of an element, given its index in the partition's order."""
         return add(self.start, self.coordinates.along(m, flat))
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
-    """Return a guard for each dimension that a region may leave, in logical order."""
+    """Return a guard for each dimension that a region may exceed, in logical order."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
@@ -154,19 +154,19 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """Return the rounds of this partition and of its tail: data instructions per thread, a load and its store counted as one."""
+        """The number of rounds with the tail, which is the number of data instructions per thread (a load and its store are one)."""
         return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds
 
     @property
     def vec_bytes(self) -> int:
-        """Return the bytes of one vector."""
+        """The number of bytes of one vector."""
         return self.vec_bits // 8
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Return ``(outer, threads, vec)``."""
+        """The shape ``(outer, threads, vec)``."""
         return self.outer, self.threads, self.vec
 
     def summary(self) -> str:
@@ -178,13 +178,15 @@ class VectorPartition:
 
 
 def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
-    """Return the layout of a region's box over memory alone, or why the box has none."""
+    """Return the layout of a region's box over memory, or Decline if it has none."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
-        return Decline(f"{operand} {region} is not a layout of its own: the box cuts inside an iter of {buffer.layout}")
+        return Decline(f"{operand} {region} must not cut inside an iter of its layout, got {buffer.layout}")
     if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
-        return Decline(f"{operand} {buffer.name} in {buffer.space} memory has strides along {named}")
+        return Decline(
+            f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
+        )
     return layout
 
 
@@ -243,35 +245,37 @@ class Run:
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
-            return f"{bits} bits are not a whole number of {buffer.dtype} elements"
+            return f"a vector must be a whole number of {buffer.dtype} elements, got {bits} bits"
         if vec > 1:
             tail = self.iters[-1] if self.iters else Iter(1, 1)
             if not structural_equal(tail.stride, 1):
-                return f"{buffer.name}: the innermost stride is {tail.stride} elements, so nothing is contiguous"
+                return (
+                    f"{buffer.name}: the innermost stride must be 1 for a vector of {vec} elements, got {tail.stride}"
+                )
             if tail.extent % vec:
-                return f"{buffer.name}: {tail.extent} contiguous elements are not a multiple of {vec}"
+                return f"{buffer.name}: the contiguous elements must be a multiple of {vec}, got {tail.extent}"
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
-                    return f"{buffer.name}: the stride {it.stride} is not a multiple of {vec} elements"
+                    return f"{buffer.name}: strides must be multiples of {vec} elements, got {it.stride}"
             starts = [("start", self.start), ("buffer's storage offset", buffer.storage_offset)]
             if self.swizzle is None:  # which comes between the two
                 starts = [("start", self.start + buffer.storage_offset)]
             for what, at in starts:
                 if not is_multiple(at, vec):
-                    return f"{buffer.name}: the {what} {at} is a multiple of {divisor_of(at)} elements, not of {vec}"
+                    return f"{buffer.name}: the {what} must be a multiple of {vec} elements, got {at}, a multiple of {divisor_of(at)}"
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
-                return f"{buffer.name}: {vec} elements are longer than a swizzle chunk of {self.swizzle.chunk_elems}"
+                return f"{buffer.name}: a vector must be at most a swizzle chunk of {self.swizzle.chunk_elems} elements, got {vec}"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
-            return f"{buffer.name}: aligned to {buffer.align_bytes} bytes; vectors of {bits} bits need {bits // 8}"
+            return f"{buffer.name} must be aligned to {bits // 8} bytes for vectors of {bits} bits, got {buffer.align_bytes}"
         return None
 
 
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the widest vector that every operand allows, in bits, and why each wider one of ``widths_bits`` was not taken.
+    """Return the widest vector in bits that every operand allows, and the reasons against wider ones in ``widths_bits``.
 
-    ``widths_bits`` has the widest first. ``also`` says why a vector of so many elements does not fit for another reason, or None.
+    ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """
     narrowed: list[str] = []
     for bits in widths_bits:
@@ -280,18 +284,18 @@ def widest(
         if why is None:
             return bits, tuple(narrowed)
         narrowed.append(f"{bits} bits: {why}")
-    return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits fits: {'; '.join(narrowed)}")
+    return Decline(f"no vector width of {', '.join(map(str, widths_bits))} bits is possible: {'; '.join(narrowed)}")
 
 
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Split a copy between two memories into ``[outer, threads, vec]``, of the widest vector that both sides allow; else why not.
+    """Return the partition ``[outer, threads, vec]`` of a copy between two memories, with the widest vector, or Decline.
 
-    The strides of the leader, ``request.dst`` or ``request.src`` (else a RequestError), give the order, descending.
-    ``widths_bits`` are the widths that may be taken, widest first. If ``ragged``, the threads need not divide the vectors: the
-    last round is guarded. Where the request's regions may overhang, the partition's ``edge`` is that for boxes that do: of any
-    width, each vector wholly inside or outside.
+    The order is that of descending strides of the leader, ``request.dst`` or ``request.src`` (else RequestError is raised).
+    ``widths_bits`` are the allowed widths, widest first. If ``ragged``, the number of vectors need not be a multiple of the
+    threads, and the last round is guarded. If the request's regions may overhang, ``edge`` of the partition is for edge tiles:
+    it may have another width, and each of its vectors is wholly inside or outside.
     """
     if leader is not request.dst and leader is not request.src:
         raise RequestError(f"synthesize: leader must be request.dst or request.src, got {leader}")
@@ -308,13 +312,13 @@ def synthesize(
         return inside
     edge = _best(attrs.evolve(split, guards=guards), WIDTHS_BITS)
     if isinstance(edge, Decline):
-        return Decline(f"where the copy overhangs: {edge.reason}")
+        return Decline(f"for an overhanging tile: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 
 @frozen(eq=False)
 class _Split:
-    """What :func:`synthesize` splits: the leader's region and layout come first, vectors keep to the guards."""
+    """A frozen record of the input of :func:`synthesize`, the leader's region and layout first."""
 
     request: CopyRequest
     regions: tuple[Region, Region]
@@ -324,7 +328,7 @@ class _Split:
 
 
 def _best(split: _Split, widths_bits: Sequence[int]) -> VectorPartition | Decline:
-    """The partition with the fewest rounds, of all orders of the elements."""
+    """Return the partition with the fewest rounds of all orders of the elements."""
     sides = [layout.shard for layout in (*split.layouts, *(guard.coordinates for guard in split.guards))]
     pairs = refine(*sides)
     if pairs is None:  # the logical order is kept, each side in its own iters
@@ -375,7 +379,7 @@ def _with_rows_of(iters: list[list[Iter]], row_elems: int) -> list[list[Iter]]:
 
 
 def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int]) -> VectorPartition | Decline:
-    """The partition of one order: the iters of leader and follower (then the guards') in that order."""
+    """Return the partition for one order, given the iters of leader, follower and guards in that order."""
     count, threads = prod(it.extent for it in iters[0]), split.request.scope.threads
     sides = list(zip(split.regions, split.layouts, iters, strict=False))
     runs = [Run(region, side_iters, layout.offset_on(m), layout.swizzle) for region, layout, side_iters in sides]
@@ -383,7 +387,7 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
 
     def fits(vec: int) -> str | None:
         if count % (vec if split.ragged else threads * vec):
-            return f"{count} elements are not a multiple of {threads} threads x {vec}"
+            return f"the elements must be a multiple of {threads} threads x {vec}, got {count}"
         return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
 
     width = widest(runs, widths_bits, fits)

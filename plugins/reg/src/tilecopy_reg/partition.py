@@ -55,7 +55,7 @@ class FragmentPartition:
         memory: layout of the same elements on the other side, without the digits.
         fragment: the register operand.
         other: the memory operand.
-        narrowed: why each wider width was not taken.
+        narrowed: the reason against each wider width.
         guards: the dimensions of the other side that the box may leave; their coordinates are of a thread's own elements.
         edge: the partition for boxes that overhang, where that can be; this one is for boxes that lie inside.
     """
@@ -249,7 +249,7 @@ def _vectors(
     def contiguous(vec: int) -> str | None:
         whole = vec == 1 or (memory_iters and memory_iters[-1].extent % vec == 0)
         if not whole:
-            return f"a thread's {count} elements have no contiguous run of {vec}"
+            return f"a thread's {count} elements must have a contiguous run of {vec} for a vector, but have none"
         return next(filter(None, (guard.why_split(vec) for guard in reached)), None)
 
     width = widest(runs, WIDTHS_BITS, contiguous)
