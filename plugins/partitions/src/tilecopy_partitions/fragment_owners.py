@@ -125,7 +125,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
     """Check that the register operand's box has a layout of threads and registers that the scope can own."""
     fragment, _ = fragment_and_memory(request)
     if fragment.buffer.layout.swizzle is not None:
-        return f"register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
+        return f"the layout of register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
     layout = fragment.sliced_layout()
     if layout is None:
         return f"register operand {fragment} must not cut inside an iter of its layout, got {fragment.buffer.layout}"

@@ -138,7 +138,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
-        return f"register operand {name} must not have a swizzle, because registers have no addresses"
+        return f"the layout of register operand {name} must not have a swizzle, because registers have no addresses"
     if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
         return f"{fragment} and {other} must not have replicas in memory"
     if why := why_not_memory("the other operand", other.buffer):
