@@ -25,7 +25,7 @@ PACKAGES = {
     "ragged": 510,
     "reg": 425,
     "regperm": 1_520,
-    "relayout": 4_935,
+    "relayout": 4_900,
     "tcgen05_cp": 540,
     "tcgen05_ldst": 770,
     "testkit": 5_035,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -77,13 +79,8 @@ def _propagated_placement(moved: Rearrangement, placement: Any) -> Any:
     first = sum(map(len, moved.split[: placement.dim]))
     if len(moved.split[placement.dim]) != 1:
         return None
-    position = moved.order.index(first)
-    before = 0
-    for dim, count in enumerate(moved.merge):
-        if before <= position < before + count:
-            return Shard(dim) if count == 1 else None
-        before += count
-    return None
+    dim = bisect_right(list(accumulate(moved.merge)), moved.order.index(first))  # whose part of the order it is in
+    return Shard(dim) if moved.merge[dim] == 1 else None
 
 
 def _checked_placement(placement: Any, moved: Rearrangement, number: int) -> Any:

@@ -154,11 +154,8 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
         rendezvous = Rendezvous(group)
         state = _groups[group] = _GroupState(rendezvous, SymmetricWorkspace(group.group_name, rendezvous))
     try:
-        key = (
-            call.cache_key,
-            _facts(x),
-            None if out is None else (out.data_ptr(), out.requires_grad and torch.is_grad_enabled(), _facts(out)),
-        )
+        records = out is not None and out.requires_grad and torch.is_grad_enabled()
+        key = call.cache_key, _facts(x), None if out is None else (out.data_ptr(), records, _facts(out))
         may_overlap = out is not None and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
         kind = None if may_overlap else state.kinds.get(key)
     except Exception:  # the complete check reports what is wrong with the arguments
@@ -315,20 +312,17 @@ def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:
 # ----------------------------------------------------------------------------------------------------- operator
 
 
-def _part(
-    x: torch.Tensor,
-    axes: str,
-    names: str,
-    sizes: list[int],
-    shard_dim: int,
-    out_shard_dim: int,
-    group: str,
-    extent: int,
-    total: int,
-) -> torch.Tensor:
-    """Return this rank's part. ``extent`` is its length along ``out_shard_dim``, ``total`` the array's along ``shard_dim``."""
-    call, process_group = ShardsCall.of_torch(axes, names, sizes, shard_dim, out_shard_dim, group, extent, total)
-    return exchange(x.resolve_conj().resolve_neg(), call, process_group, None)
+_SCHEMA = (
+    "(Tensor x, str axes, str names, SymInt[] sizes, SymInt shard_dim, SymInt out_shard_dim, str group, SymInt extent, SymInt total) "
+    "-> Tensor"
+)
+"""``extent`` is the length of this rank's part along ``out_shard_dim``, ``total`` the array's along ``shard_dim``."""
+
+
+def _part(x: torch.Tensor, *carried: Any) -> torch.Tensor:
+    """Return this rank's part."""
+    call, group = ShardsCall.of_torch(*carried)
+    return exchange(x.resolve_conj().resolve_neg(), call, group, None)
 
 
 def _fake(x: torch.Tensor, *carried: Any) -> torch.Tensor:
@@ -355,6 +349,6 @@ def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return (torch.ops.tilecopy.relayout_shards(gradient, *inverse), *[None] * len(inverse))
 
 
-_operator = torch.library.custom_op("tilecopy::relayout_shards", _part, mutates_args=())
+_operator = torch.library.custom_op("tilecopy::relayout_shards", _part, mutates_args=(), schema=_SCHEMA)
 _operator.register_fake(_fake)
 _operator.register_autograd(_gradient, setup_context=_remember_inverse)

@@ -10,15 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy_cli.command import (
-    FileError,
-    NpyFile,
-    TransferReport,
-    header_of,
-    output_file,
-    printable_name,
-    read_npy,
-)
+from tilecopy_cli.command import FileError, NpyFile, TransferReport, header_of, output_file, printable_name, read_npy
 
 from tilecopy_core import TilecopyError
 from tilecopy_core.plugin import row_major

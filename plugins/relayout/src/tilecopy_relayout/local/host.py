@@ -76,9 +76,7 @@ def default_memory_bytes(executor: str) -> int | None:
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
-        code, free, _ = driver().api.cuMemGetInfo()
-    if int(code):
-        raise driver().error("free memory of the GPU", code)
+        free, _ = driver().call("cuMemGetInfo", what="free memory of the GPU")
     return int(free) * 8 // 10
 
 

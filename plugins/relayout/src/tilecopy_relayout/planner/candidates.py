@@ -32,12 +32,10 @@ MOST_IDLE = 8
 def candidates(problem: Problem) -> list[Tiling]:
     """Return the candidate tilings of a problem, at least one."""
     inner, last = problem.innermost, len(problem.dims) - 1
-    tilings = (
-        []
-        if problem.reversed & {inner, last}
-        else list((_direct_tilings if inner == last else _staged_tilings)(problem))
-    )
-    tilings = [tiling for tiling in tilings if _is_shared_out(problem, tiling)]
+    tilings: list[Tiling] = []
+    if not problem.reversed & {inner, last}:
+        considered = (_direct_tilings if inner == last else _staged_tilings)(problem)
+        tilings = [tiling for tiling in considered if _is_shared_out(problem, tiling)]
     return tilings or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
 
 

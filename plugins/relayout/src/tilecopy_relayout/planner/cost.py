@@ -170,10 +170,8 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> BoxCost:
     for side, facing in (SIDES, SIDES[::-1]):
         weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
         sectors = 1 + sum(weights[edge] * share for edge, share in partial.items())
-        followed[side] = (
-            sectors,
-            1 + LEADING_RUN_PENALTY[side] * short[side] + OTHER_RUN_PENALTY[facing] * short[facing],
-        )
+        runs = 1 + LEADING_RUN_PENALTY[side] * short[side] + OTHER_RUN_PENALTY[facing] * short[facing]
+        followed[side] = sectors, runs
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
     return BoxCost(prod(counts), tiling.nbytes(problem), followed, edges)
 
@@ -264,11 +262,8 @@ def _accesses(problem: Problem, tiling: Tiling) -> float:
         smem_layout = smem_layout_of(problem, tiling, thread_values)
         words = [lane * elem for lane in thread_values.lanes(smem_layout.step)]
         wavefronts += [1 / min(LINE_BYTES, LANES * width)] * 2
-        access_bytes = (
-            thread_values.word
-            * elem
-            * (thread_values.vec if thread_values.word == tiling.tile[thread_values.other] else 1)
-        )
+        vectors = thread_values.vec if thread_values.word == tiling.tile[thread_values.other] else 1
+        access_bytes = thread_values.word * elem * vectors
         wavefronts.append(_conflicts(words, access_bytes) / (len(words) * access_bytes))
     busy = [DRAM_BYTES_PER_CYCLE * sum(wavefronts), (1 + sectors) / 2 / L2_SECTORS_PER_DRAM_SECTOR]
     return max(1.0, float((1 + sum(times**P_NORM for times in busy)) ** (1 / P_NORM) / NOT_BUSY))

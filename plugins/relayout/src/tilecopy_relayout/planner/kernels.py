@@ -137,15 +137,10 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
     """Return the layout of a box in registers, in which the elements of a vector, or of a word, are contiguous."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
+    by_words = words and thread_values.permutes_registers
     for mode in thread_values.modes:
         stride = mode.stride
-        if (
-            words
-            and thread_values.permutes_registers
-            and not mode.thread
-            and mode.weight == 1
-            and mode.dim in (thread_values.run, thread_values.other)
-        ):
+        if by_words and not mode.thread and mode.weight == 1 and mode.dim in (thread_values.run, thread_values.other):
             stride = 1 if mode.dim == thread_values.other else thread_values.word
         iters[mode.dim].insert(0, (mode.extent, stride @ tc.tx if mode.thread else stride))
     flat = [it for dim_iters in iters for it in dim_iters or [(1, 0)]]

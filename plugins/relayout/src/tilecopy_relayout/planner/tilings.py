@@ -106,9 +106,8 @@ class Tiling:
 
     def overhangs(self, problem: Problem) -> bool:
         """Return True if a box may exceed the arrays."""
-        uneven = [dim.extent % extent > 0 for dim, extent in zip(problem.dims, self.tile, strict=True)]
-        uneven_shifts = zip(uneven, self.last_tile_shift(problem), strict=True)
-        return self.kind == "shifted" or any(is_uneven and not back for is_uneven, back in uneven_shifts)
+        boxes = zip(problem.dims, self.tile, self.last_tile_shift(problem), strict=True)
+        return self.kind == "shifted" or any(dim.extent % extent and not shift for dim, extent, shift in boxes)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Return the number of boxes along each dimension."""
@@ -299,9 +298,8 @@ def smem_layout_of(problem: Problem, tiling: Tiling, thread_values: ThreadValueL
     Adjacent lanes along ``run`` are ``vec`` rows apart, and a row often spans all banks. Padding as long as the words that
     the lanes across read together moves each group of lanes to other banks.
     """
-    whole = (
-        thread_values.word == tiling.tile[thread_values.other]
-    )  # a thread's words are contiguous and read in the widest vectors
+    # Whether a thread's words are contiguous and read in the widest vectors.
+    whole = thread_values.word == tiling.tile[thread_values.other]
     unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else thread_values.lanes_across * thread_values.word
     steps, step, jump = [0] * len(problem.dims), 1, 1
     for n in dims_by_stride(problem, "src" if tiling.kind == "gather" else "dst"):
