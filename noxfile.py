@@ -98,7 +98,8 @@ def environment(session: nox.Session, name: str, *packages: str, wheels: list[Pa
     links = [option for each in wheels for option in ("--find-links", str(each))]
     ours = {wheel.name.split("-")[0].replace("_", "-") for each in wheels for wheel in each.glob("*.whl")}
     links += [option for each in sorted(ours) for option in ("--refresh-package", each)]
-    session.run_install("uv", "pip", "install", "--quiet", "--python", python, *links, *packages, external=True)
+    options = ["--quiet", "--no-sources", "--python", python, *links]
+    session.run_install("uv", "pip", "install", *options, *packages, external=True)
     return python
 
 

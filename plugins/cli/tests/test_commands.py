@@ -1229,10 +1229,10 @@ def test_doctor_says_what_works(tmp_path: Path, package: Callable[..., str]) -> 
 
 
 def test_doctor_names_an_executor_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilecopy.executors import get_executor
+    from tilecopy.executors import unavailable_reason
     from tilecopy_cli import doctor
 
-    if get_executor("cuda").unavailable_reason() is None:
+    if unavailable_reason("cuda") is None:
         pytest.skip("this machine has a GPU")
     assert "kernels run on the emulator" in doctor.check_machine()[0].detail
     monkeypatch.setattr(doctor, "executors", lambda: {"cuda": "tilecopy-cuda 0"})

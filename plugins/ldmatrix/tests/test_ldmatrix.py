@@ -14,7 +14,7 @@ import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, tid_in_wg, tx, wid_in_wg
 from tilecopy.assemblers import assemble, available_assemblers
-from tilecopy.executors import get_executor
+from tilecopy.executors import unavailable_reason
 
 EXECUTORS = ["emulator", "cuda"]
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 def usable(executor: str) -> str:
     """The executor, where it runs here."""
-    why = get_executor(executor).unavailable_reason()
+    why = unavailable_reason(executor)
     if why:
         pytest.skip(why)
     return executor

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout, laneid, wid_in_wg
-from tilecopy.executors import get_executor
+from tilecopy.executors import unavailable_reason
 from tilecopy_test_helpers.mentions import mentions
 
 Coordinate = tuple[int, ...]
@@ -267,7 +267,7 @@ def product(shape: str, dtype: str) -> tuple[tc.BuiltKernel, tuple[int, int], st
 @pytest.mark.parametrize("executor", ["emulator", "cuda"])
 @pytest.mark.parametrize(("shape", "dtype"), PRODUCTS)
 def test_a_product_of_fragments_is_numpys(executor: str, shape: str, dtype: str) -> None:
-    if why := get_executor(executor).unavailable_reason():
+    if why := unavailable_reason(executor):
         pytest.skip(why)
     kernel, (rows, depth), result = product(shape, dtype)
     rng, holds = np.random.default_rng(0), tc.dtype_of(dtype).numpy()

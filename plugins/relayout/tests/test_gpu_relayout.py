@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tilecopy import RequestError
-from tilecopy.executors import get_executor
+from tilecopy.executors import unavailable_reason
 from tilecopy_relayout import relayout
 from tilecopy_relayout.files import npy_files as files
 from tilecopy_relayout.local import host
@@ -18,7 +18,7 @@ from tilecopy_test_helpers.mentions import mentions
 
 @pytest.fixture(autouse=True)
 def gpu() -> None:
-    why = get_executor("cuda").unavailable_reason()
+    why = unavailable_reason("cuda")
     if why is not None:
         pytest.skip(f"no GPU: {why}")
     if "fake_planner" in getattr(sys.modules.get("tilecopy_relayout.planner.plan"), "__name__", ""):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy import S, TileLayout
-from tilecopy.executors import get_executor
+from tilecopy.executors import unavailable_reason
 from tilecopy_test_helpers.mentions import mentions
 
 EXECUTORS = ["emulator", "cuda"]
@@ -19,7 +19,7 @@ DTYPES = ["uint8", "float16", "float32", "float64"]
 
 def usable(executor: str) -> str:
     """The executor, where it runs here."""
-    why = get_executor(executor).unavailable_reason()
+    why = unavailable_reason(executor)
     if why:
         pytest.skip(why)
     return executor

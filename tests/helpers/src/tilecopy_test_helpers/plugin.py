@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Generator
 
 import pytest
-from tilecopy.executors import get_executor
+from tilecopy.executors import get_executor, unavailable_reason
 
 from . import profiles  # noqa: F401
 from .emulated_texts import record
@@ -66,11 +66,10 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 @pytest.fixture(scope="session")
 def gpu() -> str:
     """Return the target of the first GPU; skip with the reason where there is none."""
-    cuda = get_executor("cuda")
-    reason = cuda.unavailable_reason()
+    reason = unavailable_reason("cuda")
     if reason is not None:
         pytest.skip(f"no GPU: {reason}")
-    major, minor = cuda.devices()[0].capability
+    major, minor = get_executor("cuda").devices()[0].capability
     return f"sm_{major}{minor}"
 
 
