@@ -93,9 +93,9 @@ def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Prog
 
 def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run several times on device arrays, and return the median time and the number of runs."""
+    executor: Any = get_executor(name)
     from tilecopy_cuda import CudaExecutor, DeviceArray, time_on_device
 
-    executor: Any = get_executor(name)
     assert isinstance(executor, CudaExecutor)
     runs = 10
     with ExitStack() as stack:

@@ -128,6 +128,7 @@ def _plan(source: Any, result: Any, target: str) -> Any:
 
 
 def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> float:
+    cuda: Any = get_executor("cuda")
     with LOCK:
         from tilecopy_cuda import DeviceArray, time_on_device
     if capturing := capturing_framework():
@@ -135,7 +136,6 @@ def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> floa
             f"host arrays are not supported while the current stream of {capturing} is captured into a graph: pass device "
             "arrays, or call relayout before the capture"
         )
-    cuda: Any = get_executor("cuda")
     memory, first, source = _compact(source)
     gpu = current_gpu()
     launch = _plan(source, result, target).bind("cuda", DevicePlacement.of(gpu, gpu))
