@@ -1,4 +1,4 @@
-"""copy_async -> tcgen05_cp: shared memory to Blackwell's tensor memory by ``tcgen05.cp``, in every shape of the ISA.
+"""The variant tcgen05_cp of copy_async: ``tcgen05.cp`` from shared to tensor memory, in every shape of the ISA.
 
 One thread issues the copy; a matrix descriptor names the source. The destination's lanes and replicas say which shape it
 is. No commit and no wait is emitted: the caller commits to an mbarrier and waits on it.
@@ -34,51 +34,49 @@ variant = Variant(
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
     spaces=PAIRS,
     features=("tcgen05",),
-    options=(Option("cta_group", (int,), "1 or 2, the CTAs that take part; by default those of the kernel, else 1"),),
+    options=(
+        Option("cta_group", (int,), "1 or 2, the number of participating CTAs; by default that of the kernel, else 1"),
+    ),
     completion="tcgen05_commit",
     completion_steps=(
         "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "tcgen05_commit(mbar) by the thread that copied",
         "wait(phase) on that mbarrier by every thread that reads the tensor memory or overwrites the source",
-        "tcgen05_fence_after() where a barrier stands between the wait and tcgen05_ld",
+        "tcgen05_fence_after() if there is a barrier between the wait and tcgen05_ld",
     ),
     threads="one",
 )
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """Check that ``tcgen05.alloc`` has given the destination an address (a plan without a kernel has none)."""
+    """Check that the destination in a kernel has an address from ``tcgen05.alloc``."""
     if request.dst.buffer.allocated_addr is None and request.active.cta_threads is not None:
-        return (
-            f"destination {request.dst.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
-        )
+        return f"destination {request.dst.buffer.name} must have an allocated address: use KernelBuilder.tmem and tcgen05_alloc"
     return None
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 4 to 64 bits: a row of 128 bits holds several."""
+    """Check that elements have 4 to 64 bits, so that a row of 128 bits has several."""
     dtype = request.src.buffer.dtype
     return f"elements must have 4 to 64 bits, got {dtype.bits} ({dtype})" if dtype.bits > 64 else None
 
 
 def group_of(request: CopyRequest) -> int:
-    """Return the CTAs that take part: the option, else those of the kernel's tensor memory, else 1."""
+    """Return the number of participating CTAs: the option, else that of the kernel's tensor memory, else 1."""
     option: int | None = variant.option(request, "cta_group")
     return request.cta_group or 1 if option is None else option
 
 
 def cta_group(request: CopyRequest) -> str | None:
-    """Check that ``cta_group=`` is 1 or 2 and that of the kernel's tensor memory, and that the launch has pairs of CTAs if it is 2."""
+    """Check that ``cta_group=`` is 1 or 2, equals that of the kernel's tensor memory, and fits the cluster."""
     group = group_of(request)
     if group not in (1, 2):
         return f"option cta_group must be 1 or 2, got {group!r}"
     if request.cta_group not in (None, group):
-        return (
-            f"option cta_group is {group}; the kernel's tensor memory is allocated with cta_group={request.cta_group}"
-        )
+        return f"option cta_group must be {request.cta_group}, with which the kernel's tensor memory is allocated, got {group}"
     if group == 2 and request.cluster is not None and request.cluster % 2:
         ctas = f"{request.cluster} CTA{'s' * (request.cluster > 1)}"
-        return f"option cta_group is 2, a pair of CTAs; the cluster has {ctas}: give build(cluster=) an even number"
+        return f"option cta_group=2 needs an even number of CTAs in the cluster, got {ctas}: use build(cluster=2)"
     return None
 
 
@@ -99,7 +97,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the copies of one shape and the descriptor of the first."""
+    """Return the partition: copies of one shape, and the descriptor of the first."""
     with LOCK:
         from .partition import atom_partition
     return atom_partition(request)
@@ -107,7 +105,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
-    """Write one ``tcgen05.cp`` per atom; the descriptor is encoded once per buffer, and the offset of each atom added to it."""
+    """Write one ``tcgen05.cp`` per atom; the descriptor is encoded once per buffer, and each atom's offset is added to it."""
     group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor

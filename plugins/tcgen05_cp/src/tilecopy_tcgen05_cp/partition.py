@@ -1,4 +1,4 @@
-"""A tile split into copies of one shape, whose rows a matrix descriptor can name (PTX ISA 9.7.16.4)."""
+"""The partition of a tile into copies of one shape with matrix descriptors (PTX ISA 9.7.16.4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CopyShape:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """Return the lanes from where a row lands to each other place where it lands."""
+        """The lane offsets from the first lane of a row to the other lanes that it is copied to."""
         return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
 
 
@@ -130,7 +130,7 @@ class AtomPartition:
         d, names = self.descriptor, [atom.shape for atom in self.atoms]
         counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
         row = self.elem_per_128b * BY_NAME[names[0]].units
-        return f"{counted}, {row} elements a row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
+        return f"{counted}, {row} elements per row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
         """Return ``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
@@ -163,21 +163,25 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the copies of the first shape that fits, with the descriptor of the source's rows; else why none fits."""
+    """Return the copies of the first shape that fits, with the descriptor of the source's rows, or Decline."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
     target = request.dst.sliced_layout()
     if target is None:
-        return Decline(f"destination {request.dst} is not a layout of its own")
+        return Decline(f"destination {request.dst} must not cut inside an iter of its layout")
     if target.swizzle is not None or any(axis not in (TLane, TCol) for axis in target.axes):
-        return Decline(f"destination {request.dst.buffer.name}: a layout over TLane and TCol alone, not {target}")
+        return Decline(
+            f"destination {request.dst.buffer.name} must have a layout over TLane and TCol only, got {target}"
+        )
     varying = next((it for it in (*target.shard, *source.shard) if isinstance(it.stride, Expr)), None)
     if varying is not None:
-        return Decline(f"a stride that is known only at run time: {varying}")
+        return Decline(f"strides must be known when the kernel is built, got {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
-        return Decline(f"destination {target} and source {source} cannot be split along common extents")
+        return Decline(
+            f"destination {target} and source {source} must be divisible into iters of common extents, but they are not"
+        )
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):
@@ -231,12 +235,12 @@ def _tiles(
         needed = (
             " or ".join(f"R[{it.extent} : {it.stride} @ TLane]" for shape in fits for it in shape.replica) or "none"
         )
-        return f"destination {name} needs the replica {needed} for its {len(lanes)} lanes; it has {list(replica)}"
+        return f"destination {name} must have the replica {needed} for its {len(lanes)} lanes, got {list(replica)}"
     if fits:
-        return f"the box begins at lane {offset}; {fits[0].name} writes {len(lanes) * len(fits[0].copies)} lanes from lane 0 on"
+        return f"the box must begin at lane 0, because {fits[0].name} writes {len(lanes) * len(fits[0].copies)} lanes from there, got lane {offset}"
     return (
-        f"the box has {len(lanes)} lanes, {', '.join(map(str, lanes[:3]))} ..; tcgen05.cp copies 32 with R[4 : 32 @ TLane], 64 "
-        "with R[2 : 64 @ TLane] or in two halves 64 apart with R[2 : 32 @ TLane], 128, or 4 that are 32 apart"
+        "the box must have 32 lanes with R[4 : 32 @ TLane], 64 with R[2 : 64 @ TLane], 64 in two halves with R[2 : 32 @ TLane], "
+        f"128, or 4 with a step of 32 for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} .."
     )
 
 
@@ -248,12 +252,12 @@ def _atoms(
     columns: list[Pair],
     shape: CopyShape,
 ) -> AtomPartition | str:
-    """The copies of one shape and the descriptor of their rows, or why the rows of the source have none."""
+    """Return the copies of one shape and the descriptor of their rows, or the reason why the rows have no descriptor."""
     bits = request.src.buffer.dtype.bits
     per_unit = UNIT_BYTES * 8 // bits
     run = columns[-1][0].extent if columns and all(structural_equal(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
-        return f"{run} contiguous elements on both sides are not a multiple of the {per_unit} of 128 bits"
+        return f"the contiguous elements on both sides must be a multiple of {per_unit} (128 bits), got {run}"
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
         return strides
@@ -279,14 +283,16 @@ def _atoms(
     for (lane, rows), (column, shared) in product(tiles, units):
         beyond = rows[0] - tiles[0][1][0]
         if beyond % per_unit:
-            return f"the rows of lane {lane} begin {beyond} elements on: not whole 16-byte units"
+            return f"the rows of lane {lane} must begin at a 16-byte unit, got element {beyond}"
         at = beyond * bits // 8 + shared
         if period > UNIT_BYTES and (first_byte + at) % period >= room:
-            return f"an atom begins {(first_byte + at) % period} bytes into a swizzle atom, past its first row"
+            return f"an atom must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of it"
         first = (begin + column) * ROW_COLUMNS // per_unit
         lower, upper = bounds_of(first)
         if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
-            return f"destination {request.dst}: column {first} of 32 bits; tensor memory has {COLUMNS}"
+            return (
+                f"destination {request.dst} must be inside the {COLUMNS} columns of tensor memory, got column {first}"
+            )
         atoms.append(CopyAtom(first, at // UNIT_BYTES, lane, shape.name))
     return AtomPartition(MatrixDescriptor(ldo, group_bytes // UNIT_BYTES, code, index), start, tuple(atoms), per_unit)
 
@@ -302,28 +308,28 @@ def _period(pitch_bytes: int) -> int:
 
 
 def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[int, int]) -> str | None:
-    """Return why no descriptor names rows that are so many elements apart, in groups of 8 that are so many apart; or None."""
+    """Return why no descriptor has the given strides between rows and between groups of 8 rows, or None."""
     buffer = request.src.buffer
     bits = buffer.dtype.bits
     pitch_bytes, group_bytes = (stride * bits // 8 for stride in strides)
     if pitch_bytes not in MODES or any(stride * bits % (UNIT_BYTES * 8) for stride in strides):
-        return f"source {buffer.name}: rows are {pitch_bytes} bytes apart; a descriptor takes 16 (no swizzle), 32, 64 or 128"
+        return f"source {buffer.name}: the row stride must be 16 (no swizzle), 32, 64 or 128 bytes for a descriptor, got {pitch_bytes}"
     name, _, _ = MODES[pitch_bytes]
     needed, plain, period = swizzle(name, buffer.dtype), swizzle("none", buffer.dtype), _period(pitch_bytes)
     most_bytes = (2**14 - 1) * UNIT_BYTES
     rules = (
         (
             (source.swizzle or plain) == needed,
-            f"rows {pitch_bytes} bytes apart need the {name} swizzle {needed}; its layout has {source.swizzle}",
+            f"its layout must have the {name} swizzle {needed} for a row stride of {pitch_bytes} bytes, got {source.swizzle}",
         ),
-        (buffer.align_bytes % period == 0, f"aligned to {buffer.align_bytes} bytes; this needs {period}"),
+        (buffer.align_bytes % period == 0, f"it must be aligned to {period} bytes, got {buffer.align_bytes}"),
         (
             is_multiple(buffer.storage_offset * bits, period * 8),
-            f"its storage offset {buffer.storage_offset} is not a multiple of {period} bytes",
+            f"its storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
-            f"8-row groups {group_bytes} bytes apart; a multiple of {period} is needed, from 0 to {most_bytes}",
+            f"the stride of 8-row groups must be a multiple of {period} from 0 to {most_bytes} bytes, got {group_bytes}",
         ),
     )
     return next((f"source {buffer.name}: {why}" for holds, why in rules if not holds), None)
@@ -332,50 +338,50 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
 def _joined_units(
     request: CopyRequest, shape: CopyShape, units: list[tuple[int, int]], first_byte: int, pitch_bytes: int
 ) -> tuple[int, list[tuple[int, int]]] | str:
-    """The descriptor's ldo and the first unit of each row of two, or why the units are not such pairs."""
+    """Return the descriptor's ldo and the first unit of each row of two units, or the reason why there is none."""
     per_unit = UNIT_BYTES * 8 // request.src.buffer.dtype.bits
     name, index, _ = MODES[pitch_bytes]
     apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
     distance = next((far for column, far in apart if column == per_unit), -1)
     if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-        return f"{request.dst}: its rows are not pairs of 16 bytes at one distance, as {shape.name} copies them"
+        return f"{request.dst}: the rows must be pairs of 16 bytes with one distance for {shape.name}"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
-        return f"{request.src}: the two 16 bytes of a row of {shape.name} are not side by side in the {name} swizzle"
+        return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in the {name} swizzle"
     return (LDO if index else distance // UNIT_BYTES), units[::2]
 
 
 def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
-    """Elements from row to row of 8, and from one 8 rows to the next, the same in all tiles."""
+    """Return the strides in elements between rows and between groups of 8 rows, or the reason why tiles differ."""
     pitch = tiles[0][1]
     group = tiles[0][GROUP_ROWS] if len(tiles[0]) > GROUP_ROWS else GROUP_ROWS * pitch
     for row, at in ((row, at) for rows in tiles for row, at in enumerate(rows)):
         if at != row % GROUP_ROWS * pitch + row // GROUP_ROWS * group:
-            return f"row {row} is {at} elements from row 0; a descriptor names rows {pitch} apart in groups of 8, {group} apart"
+            return f"row {row} must be at element {row % GROUP_ROWS * pitch + row // GROUP_ROWS * group} (row stride {pitch}, stride of 8-row groups {group}), got {at}"
     return pitch, group
 
 
 def _why_misaligned(start: Int, bits: int, room: int, period: int) -> str | None:
     if not is_multiple(start * bits, UNIT_BYTES * 8):
-        return f"the start is at a multiple of {divisor_of(start) * bits / 8:g} bytes; a descriptor needs {UNIT_BYTES}"
+        return f"the start must be a multiple of {UNIT_BYTES} bytes for a descriptor, got a multiple of {divisor_of(start) * bits / 8:g}"
     constant = _constant(start)
     if not is_multiple((start - constant) * bits, period * 8):
-        return f"the start {start} varies by less than the {period} bytes after which rows repeat"
+        return f"the variable part of the start must be a multiple of the {period} bytes after which the swizzle repeats, got {start}"
     if period > UNIT_BYTES and constant * bits // 8 % period >= room:
-        return f"the start is {constant * bits // 8 % period} bytes into a swizzle atom, past its first row"
+        return f"the start must be in the first row of a swizzle atom, got byte {constant * bits // 8 % period} of it"
     return None
 
 
 def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_unit: int) -> list[tuple[int, int]] | str:
-    """Element of the row and byte of the source of each 16 bytes, the last iter's fastest."""
+    """Return the element of the row and the byte of the source for each 16-byte unit, the last iter fastest."""
     bits = request.src.buffer.dtype.bits
     run = columns[-1][0].extent // per_unit
     middle = [*columns[:-1], (Iter(run, per_unit, TCol), Iter(run, per_unit))]
     first = target.offset_on(TCol) + request.dst.buffer.storage_offset
     if not is_multiple(first, per_unit):
         return (
-            f"destination {request.dst}: it begins at element {first}, which is not proved to be a multiple of {per_unit}: "
-            f"a row of 128 bits begins at a multiple of {ROW_COLUMNS} columns of 32 bits"
+            f"destination {request.dst} must begin at a multiple of {per_unit} elements, because a row of 128 bits begins at a "
+            f"multiple of {ROW_COLUMNS} columns of 32 bits, got element {first}"
         )
     units = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):
@@ -383,8 +389,8 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
         if column % per_unit or shared % per_unit:
             return (
-                f"an atom begins {column} elements and {shared * bits / 8:g} bytes on: not whole columns and 16-byte units (rows of 128 "
-                f"bits begin at a multiple of {ROW_COLUMNS} columns, {per_unit} elements)"
+                f"an atom must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) and of 16 bytes, got element {column} and "
+                f"byte {shared * bits / 8:g}"
             )
         units.append((column, shared * bits // 8))
     return units

@@ -1,4 +1,4 @@
-"""copy -> tcgen05_ld, tcgen05_st: between tensor memory and register fragments, by whole warps.
+"""The variants tcgen05_ld and tcgen05_st of copy: between tensor memory and register fragments, by whole warps.
 
 Both layouts say which register of which thread holds which lane and column. An instruction has one of five shapes, and
 each is repeated over as many columns as the fragment has of it: that is found in the layouts, not asked of the caller.
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from .transfers import TransferPartition
 
 WAIT = Option(
-    "wait", (bool,), "False leaves tcgen05.wait to the caller, so that several copies are in flight", default=True
+    "wait", (bool,), "False if the caller issues tcgen05.wait, so that several copies can be in flight", default=True
 )
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 8, 16 or 32 bits: registers of 32 bits hold whole ones."""
+    """Check that elements have 8, 16 or 32 bits, so that 32-bit registers hold whole elements."""
     dtype = request.src.buffer.dtype
     return None if dtype.bits in (8, 16, 32) else f"elements must have 8, 16 or 32 bits, got {dtype.bits} ({dtype})"
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """Check that ``tcgen05.alloc`` has given the tensor an address (a plan without a kernel has none)."""
+    """Check that the tensor in a kernel has an address from ``tcgen05.alloc``."""
     _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
     if tensor.buffer.allocated_addr is None and in_a_kernel:
-        return f"{tensor.buffer.name} has no allocated address; use KernelBuilder.tmem and tcgen05_alloc"
+        return f"{tensor.buffer.name} must have an allocated address: use KernelBuilder.tmem and tcgen05_alloc"
     return None
 
 
@@ -51,7 +51,7 @@ PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, element_width, ha
 
 
 class Transfers:
-    """A variant: loads from tensor memory or stores to it.
+    """A variant that loads from tensor memory or stores to it.
 
     Attributes:
         variant: its record.
@@ -78,14 +78,14 @@ class Transfers:
 
     @hookimpl
     def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
-        """Return the instructions, with the registers and the lane and column of each."""
+        """Return the partition: the instructions with their registers, lanes and columns."""
         with LOCK:
             from .transfers import partition_transfers
         return partition_transfers(request)
 
     @hookimpl
     def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:
-        """Write one instruction after the other, then one wait."""
+        """Write the instructions, then one wait."""
         with LOCK:
             from .emission import emit
         emit(request, partition, ptx, wait=self.variant.option(request, "wait"))
@@ -96,9 +96,9 @@ load = Transfers(
     ("tmem", "local"),
     "tcgen05.ld from tensor memory to register fragments, and its wait",
     (
-        "before: tcgen05_fence_after() where a barrier or an mbarrier stands between those who wrote and this copy",
+        "before the copy: tcgen05_fence_after() if a barrier or mbarrier separates it from the threads that wrote",
         "with wait=False: tcgen05_wait_ld() before the registers are read",
-        "tcgen05_fence_before() and a barrier before other threads write that tensor memory or free it",
+        "tcgen05_fence_before() and a barrier before other threads write or free that tensor memory",
     ),
 )
 store = Transfers(
@@ -107,6 +107,6 @@ store = Transfers(
     "tcgen05.st from register fragments to tensor memory, and its wait",
     (
         "with wait=False: tcgen05.wait::st.sync.aligned before anything reads that tensor memory",
-        "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that go on with it",
+        "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that use it",
     ),
 )

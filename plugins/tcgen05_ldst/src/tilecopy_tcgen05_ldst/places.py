@@ -1,4 +1,4 @@
-"""The lane and column of tensor memory at which the elements of each 32-bit register of each thread lie."""
+"""The lane and column of tensor memory for each 32-bit register of each thread."""
 
 from __future__ import annotations
 
@@ -45,14 +45,12 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Return every register of the copy, or the first that breaks a rule of ``tcgen05.ld`` and ``st``."""
+    """Return the registers of the copy, or Decline for the first that breaks a rule of ``tcgen05.ld`` and ``st``."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
         if layout is None:
-            return Decline(
-                f"{region} is not a layout of its own: the box cuts inside an iter of {region.buffer.layout}"
-            )
+            return Decline(f"{region} must not cut inside an iter of its layout, got {region.buffer.layout}")
     assert fragment_layout is not None
     assert tensor_layout is not None
     why = _why_not_plain(request, fragment_layout, tensor_layout)
@@ -65,7 +63,7 @@ def map_registers(request: CopyRequest) -> RegisterMap | Decline:
     row_of_tids, row = matching_rows(values.thread, tids % request.scope.threads)
     thread, element_of_thread, element = tids[row_of_tids], values.register[row], values.element[row]
     if not len(thread):
-        return Decline(f"{fragment}: no thread that reaches the copy owns anything")
+        return Decline(f"{fragment}: a thread that reaches the copy must own elements, but none does")
     lane, column, copies = _in_tensor(request, tensor_layout, thread, element)
     slab = _slabs(request, thread, lane)
     reached = lane // LANES == slab
@@ -74,8 +72,8 @@ def map_registers(request: CopyRequest) -> RegisterMap | Decline:
         first = int(np.argmin(reached.any(axis=0)))
         where = ", ".join(map(str, sorted(set(lane[:, first].tolist()))))
         return Decline(
-            f"register element {element_of_thread[first]} of {fragment.buffer.name} in thread {thread[first]} lies at lane {where} "
-            f"of {tensor.buffer.name}; its warp reaches lanes {slab[first] * LANES} to {slab[first] * LANES + LANES - 1}"
+            f"register element {element_of_thread[first]} of {fragment.buffer.name} in thread {thread[first]} is at lane {where} "
+            f"of {tensor.buffer.name}, but its warp can only access lanes {slab[first] * LANES} to {slab[first] * LANES + LANES - 1}"
         )
     row = lane[copy, np.arange(len(thread))]
     if request.dst is tensor:
@@ -88,15 +86,17 @@ def map_registers(request: CopyRequest) -> RegisterMap | Decline:
 def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> str | None:
     fragment, tensor = fragment_and_memory(request)
     if tensor.buffer.layout.swizzle is not None or any(axis not in (TLane, TCol) for axis in there.axes):
-        return f"{tensor.buffer.name}: a layout over TLane and TCol alone, not {tensor.buffer.layout}"
+        return f"{tensor.buffer.name} must have a layout over TLane and TCol only, got {tensor.buffer.layout}"
     if any(isinstance(it.stride, Expr) for it in (*there.shard, *there.replica)):
-        return f"{tensor.buffer.name}: a stride that is known only at run time, in {there}"
+        return f"{tensor.buffer.name}: strides must be known when the kernel is built, got {there}"
     if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
-        return f"{tensor}: the lane that it begins at is known only at run time; a warp reaches 32 lanes"
+        return (
+            f"{tensor}: its first lane must be known when the kernel is built, because a warp can only access 32 lanes"
+        )
     if any(it.axis == TCol for it in there.replica):
-        return f"{tensor.buffer.name}: {there} repeats its elements along TCol; an instruction moves each register once"
+        return f"{tensor.buffer.name} must not have replicas along TCol, because an instruction copies each register once, got {there}"
     if any(it.axis == m for it in own.replica):
-        return f"register operand {fragment.buffer.name}: {own} repeats its elements along m"
+        return f"register operand {fragment.buffer.name} must not have replicas along m, got {own}"
     return owned_fragment(request)
 
 
@@ -107,7 +107,7 @@ def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
         threads = max([threads, *(1 + (symbol.upper or 0) for symbol in symbols_of(there.offset_on(TLane)))])
     if threads % LANES:
         return Decline(
-            f"the last warp of scope {request.scope} is not full; all lanes of a warp execute tcgen05.ld and st"
+            f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute tcgen05.ld and st"
         )
     mask = request.active.mask
     return np.flatnonzero(np.ones(threads, bool) if mask is None else np.array(mask))
@@ -140,12 +140,12 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
     if (counts > 1).any():
         _, lane, at = (int(i) for i in written_places[:, int(np.argmax(counts > 1))])
         return (
-            f"lane {lane}, element {at} from the start of {tensor} is held by {int(counts.max())} registers of "
-            f"{fragment.buffer.name}; a store writes each place once"
+            f"a store must write each place once, but {int(counts.max())} registers of {fragment.buffer.name} hold lane {lane}, "
+            f"element {at} from the start of {tensor}"
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
-        return f"the threads that reach the copy hold {written} of the {places} places of {tensor}"
+        return f"the threads that reach the copy must hold all {places} places of {tensor}, but hold {written}"
     return None
 
 
@@ -162,8 +162,8 @@ def _words(
         kept = np.array([len(set(group)) == per for group in _groups(place, per)])
         first = int(np.argmin(np.repeat(kept, [len(group) for group in _groups(place, per)])))
         return Decline(
-            f"register {register[first] // per} of {name} in thread {thread[first]} is copied in part, or holds two elements of "
-            f"the box: {per} of {bits} bits fill one"
+            f"register {register[first] // per} of {name} in thread {thread[first]} must hold {per} elements of {bits} bits that are "
+            "all copied, each once"
         )
     own_thread, own_register = parts[0, :, 0], parts[1, :, 0] // per
     tids, counts = np.unique(own_thread, return_counts=True)
@@ -173,14 +173,14 @@ def _words(
         other = (own_register.reshape(len(tids), -1) != registers).any(axis=1)
     if other.any():
         return Decline(
-            f"thread {tids[int(np.argmax(other))]} holds other registers of {name} than thread {tids[0]}; an instruction moves the "
-            "same in all lanes of a warp"
+            f"all lanes of a warp must copy the same registers, but thread {tids[int(np.argmax(other))]} holds other registers of "
+            f"{name} than thread {tids[0]}"
         )
     start = there.offset_on(TCol) + tensor.buffer.storage_offset
     if not is_multiple(start, per):
         return Decline(
-            f"{tensor} begins at element {start} of {bits} bits of a lane, which is not proved to be a multiple of {per}: registers "
-            "move whole columns of 32 bits"
+            f"{tensor} must begin at a multiple of {per} elements of {bits} bits in a lane, because registers hold whole columns of "
+            f"32 bits, got element {start}"
         )
     rows, columns = row.reshape(-1, per), column.reshape(-1, per)
     halves = bits == 16 and not (column % 2).any()
@@ -189,13 +189,13 @@ def _words(
     if bad.any():
         first = int(np.argmax(bad))
         return Decline(
-            f"register {own_register[first]} of {name} in thread {own_thread[first]} holds what lies at elements "
-            f"{', '.join(map(str, columns[first]))} of lanes {', '.join(map(str, rows[first]))} from the start of {tensor}: not a "
-            "column of 32 bits, nor the lower halves of two"
+            f"register {own_register[first]} of {name} in thread {own_thread[first]} must hold one column of 32 bits, or the lower "
+            f"halves of two, but holds elements {', '.join(map(str, columns[first]))} of lanes {', '.join(map(str, rows[first]))} "
+            f"from the start of {tensor}"
         )
     firsts = tids[tids % LANES == 0]
     if not np.array_equal(tids, (firsts[:, None] + np.arange(LANES)).ravel()):
-        return Decline(f"{len(tids)} threads own registers of {name}, not all lanes of each of their warps")
+        return Decline(f"all lanes of a warp must own registers of {name}, but only {len(tids)} threads do")
     shape = len(firsts), LANES, len(registers)
     lanes, columns = rows[:, 0].reshape(shape), (columns[:, 0] // per).reshape(shape)
     return RegisterMap(firsts // LANES, registers, lanes, columns, start // per, halves)

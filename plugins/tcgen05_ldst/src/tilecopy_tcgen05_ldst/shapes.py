@@ -1,4 +1,4 @@
-"""The shapes of tcgen05.ld and st (PTX ISA 9.7.16.2.3), and which of them registers fit."""
+"""The shapes of tcgen05.ld and st (PTX ISA 9.7.16.2.3), and the shape that each register fits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shape:
 
     @property
     def most(self) -> int:
-        """Return the largest repeat."""
+        """The largest repeat count."""
         return 128 // len(self.slots)
 
     @property
@@ -82,7 +82,7 @@ class Fit:
 
 
 def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
-    """Return the shape that each register fits, by the lane and column that it holds in each of 32 threads.
+    """Return the shape that each register fits, given its lane and column in each of 32 threads.
 
     Args:
         lanes: ``[thread, register]``, from the warp's first.

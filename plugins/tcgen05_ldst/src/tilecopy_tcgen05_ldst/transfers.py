@@ -1,4 +1,4 @@
-"""Which instructions move a fragment: the shape of each register, and the widest repeats of each shape."""
+"""The instructions that copy a fragment: the shape of each register, and the widest repeats of each shape."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class TransferPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """Return how many instructions move the data."""
+        """The number of load or store instructions per thread."""
         return len(self.transfers)
 
     @property
     def registers_per_thread(self) -> int:
-        """Return how many 32-bit registers of the fragment are moved."""
+        """The number of 32-bit registers of the fragment that are copied."""
         return sum(len(transfer.registers) for transfer in self.transfers)
 
     def summary(self) -> str:
@@ -114,7 +114,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the fewest instructions, or the first register that fits no shape and a layout that would fit."""
+    """Return the fewest instructions, or Decline with the first register that fits no shape and a layout that would fit."""
     register_map = map_registers(request)
     answer = register_map if isinstance(register_map, Decline) else _transfers_of(request, register_map)
     if isinstance(answer, Decline):
@@ -133,8 +133,8 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
     if other.any():
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
-            f"register {register_map.registers[register]} of {name} in lane {thread} of warp {register_map.warps[warp]} lies elsewhere than in "
-            f"warp {register_map.warps[0]}, seen from what each reaches; the warps execute the same instructions"
+            f"all warps must execute the same instructions, but register {register_map.registers[register]} of {name} in lane {thread} of warp "
+            f"{register_map.warps[warp]} has another place than in warp {register_map.warps[0]}, relative to the warp's lanes"
         )
     groups, shifts = register_map.warps // 4, (base - base[0]).ravel()
     apart = sorted({*groups.tolist()})
@@ -142,7 +142,7 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
     if (shifts != (groups - groups[0]) * step).any():
         warp = int(np.argmax(shifts != (groups - groups[0]) * step))
         return Decline(
-            f"warp {register_map.warps[warp]} begins {shifts[warp]} columns after warp {register_map.warps[0]}: columns differ by warpgroups alone"
+            f"all warps of a warpgroup must begin at the same column, but warp {register_map.warps[warp]} begins {shifts[warp]} columns after warp {register_map.warps[0]}"
         )
     period = request.scope.threads // LANES
     within = sorted({*(register_map.warps % period).tolist()})
@@ -150,14 +150,16 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
     if period > 4 and len(within) == len(low) * (period // 4):  # the same of each warpgroup
         within, period = low, 4
     if len(within) != within[-1] - within[0] + 1 or len(register_map.warps) % len(within):
-        return Decline(f"the warps {', '.join(map(str, within))} of the scope own {fragment}; they follow each other")
+        return Decline(
+            f"the warps that own {fragment} must be consecutive, got warps {', '.join(map(str, within))} of the scope"
+        )
     shape_fits = fits(register_map.lanes[0], register_map.columns[0], scale)
     if None in shape_fits:
         first = shape_fits.index(None)
         lanes, columns = register_map.lanes[0, :, first], register_map.columns[0, :, first]
         return Decline(
             f"register {register_map.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
-            f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}: no shape of tcgen05.ld and st has it"
+            f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}, which fits no shape of tcgen05.ld and st"
         )
     known_fits = [fit for fit in shape_fits if fit is not None]
     transfers = _group_registers(known_fits, register_map.registers.tolist(), name, scale)
@@ -167,14 +169,16 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
     last = max(int(register_map.columns.max()) + scale - 1, 0)
     lower, upper = bounds_of(register_map.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
-        return Decline(f"{tensor}: column {register_map.start} and {last} on; tensor memory has {MOST_COLUMNS}")
+        return Decline(
+            f"{tensor} must be inside the {MOST_COLUMNS} columns of tensor memory, got {last + 1} columns from {register_map.start} on"
+        )
     return TransferPartition(transfers, register_map.halves, start, step, (within[0], within[-1]), period)
 
 
 def _group_registers(
     made: Sequence[Fit], registers: Sequence[int], name: str, scale: int
 ) -> tuple[LaneTransfer, ...] | str:
-    """Registers of one shape side by side, in repeats as wide as can be."""
+    """Return transfers of adjacent registers of one shape, with the widest repeats, or a reason to decline."""
     transfers = list[LaneTransfer]()
     for shape, half, split in dict.fromkeys((fit.shape, fit.half, fit.split) for fit in made):
         registers_at = dict[tuple[int, int], list[int]]()
@@ -194,8 +198,8 @@ def _group_registers(
                 if key not in registers_at:
                     register = unit[0] if unit else next(registers_at[at][0] for at in registers_at if at[0] == first)
                     return (
-                        f"register {register} of {name} has the places of {shape.name}, and lane {half + lane} and column "
-                        f"{key[0]} in no register beside it"
+                        f"register {register} of {name} fits the shape {shape.name}, but no register beside it holds lane {half + lane} and "
+                        f"column {key[0]}"
                     )
                 unit.append(registers_at[key].pop(0))
                 if not registers_at[key]:
