@@ -1,6 +1,6 @@
 """Kernels of CUDA C++ files on the emulator, from your copy of them: `nox -s cuda_files -- PATH [WORD ...]`.
 
-PATH is a .cu file, or a folder with such files; WORDs choose among their names. Nothing of them is part of this project. Every kernel, and every
+PATH is a .cu or .cuh file, or a folder with such files; WORDs choose among their names. Nothing of them is part of this project. Every kernel, and every
 template instance that a file launches, runs once on arguments that are made up: an array of zeros for each address, the number of
 threads for each number. So a hazard may be that of the arguments, such as a length that does not fit; read its report.
 """
@@ -69,14 +69,19 @@ def main() -> None:
     options.add_argument("path", type=Path)
     options.add_argument("words", nargs="*")
     options.add_argument("--target", default="sm_90a")
-    asked = options.parse_args()
+    arguments = options.parse_args()
     signal.signal(signal.SIGALRM, stop)
     counts: Counter[str] = Counter()
-    files = [asked.path] if asked.path.is_file() else sorted(asked.path.rglob("*.cu"))
+    folder = arguments.path
+    files = [folder] if folder.is_file() else sorted([*folder.rglob("*.cu"), *folder.rglob("*.cuh")])
+    if arguments.words:
+        files = [path for path in files if any(word in str(path) for word in arguments.words)]
+    if not files:
+        sys.exit(
+            f"{folder} must be a .cu or .cuh file, or a folder with such files, and the words must occur in their paths"
+        )
     for path in files:
-        if asked.words and not any(word in str(path) for word in asked.words):
-            continue
-        for entry, how, said in outcomes(path, asked.target):
+        for entry, how, said in outcomes(path, arguments.target):
             counts[how] += 1
             print(f"{path.name:40} {entry:40} {how:20} {' '.join(said.split())[:400]}", flush=True)
     for how, count in sorted(counts.items()):

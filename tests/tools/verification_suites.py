@@ -52,19 +52,19 @@ def launch_of(text: str, name: str) -> tuple[int, ...]:
 
 def arguments_of(program: Program, source: str, threads: int) -> list[Any]:
     """An array for each address, a number for each number, zeros for each structure."""
-    wanted = [int(each) for each in re.findall(r"__requires\(\w+ == (\d+)\)", source)]
-    found: list[Any] = []
+    required = [int(number) for number in re.findall(r"__requires\(\w+ == (\d+)\)", source)]
+    arguments: list[Any] = []
     for parameter in program.parameters:
         if parameter.is_array:
-            found.append(bytes(parameter.bytes))
+            arguments.append(bytes(parameter.bytes))
         elif parameter.bytes == 8 and parameter.type[0] in "ub":
-            found.append(np.zeros(WORDS, np.int32))
+            arguments.append(np.zeros(4 * WORDS, np.uint8))  # bytes are taken for an array of any type
         else:
-            number = wanted.pop(0) if wanted else threads
-            found.append(
+            number = required.pop(0) if required else threads
+            arguments.append(
                 float(number) if parameter.type[0] == "f" else min(number, 127) if parameter.bytes == 1 else number
             )
-    return found
+    return arguments
 
 
 @attrs.frozen
