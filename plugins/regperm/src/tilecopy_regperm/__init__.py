@@ -1,4 +1,4 @@
-"""copy -> regperm: from one register fragment to another where every element stays in its thread.
+"""The variant regperm of copy: between register fragments if every element stays in its thread.
 
 Both layouts say which thread holds what, and where among its registers. A copy between them is a permutation of the
 bytes of each thread's registers, the same in all of them: ``prmt.b32`` and ``mov``, and no memory.
@@ -41,7 +41,7 @@ variant = Variant(
 
 
 def fragments(request: CopyRequest) -> str | None:
-    """Check that both sides are fragments, whose layouts say which thread holds what."""
+    """Check that both sides are fragments, whose layouts assign elements to threads."""
     # owned_fragment checks the destination; threads of the scope must hold the source in the same way
     return owned_fragment(request) or owned_fragment(attrs.evolve(request, dst=request.src, src=request.dst))
 
@@ -52,7 +52,7 @@ PREDICATE = (
     whole_byte_elements,
     fragments,
 )
-"""The rows that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
@@ -63,7 +63,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
-    """Return the registers that each thread permutes."""
+    """Return the partition: the permutation of each thread's registers."""
     with LOCK:
         from .in_thread.partition import permutation
     return permutation(request)
@@ -71,7 +71,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Write the ``prmt`` that put words together, then the moves of whole registers."""
+    """Write the ``prmt`` instructions that combine words, then the moves of whole registers."""
     with LOCK:
         from .in_thread.emit import emit
     emit(partition, ptx)

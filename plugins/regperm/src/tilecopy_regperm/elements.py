@@ -1,4 +1,4 @@
-"""Which thread holds each element of the source, for every place of the destination."""
+"""The source thread and register of each element of the destination."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ElementMap:
-    """A frozen record of where each element of the destination comes from: one row per place, by thread and then by register.
+    """A frozen record of the source of each element of the destination, with one row per place, by thread and then by register.
 
     Attributes:
         thread: that needs the element, as its index in the scope.
@@ -35,7 +35,7 @@ class ElementMap:
 
 
 def map_elements(request: CopyRequest) -> ElementMap:
-    """Return the nearest holder of each element."""
+    """Return the source of each element: the nearest thread that holds it."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
     source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
@@ -74,7 +74,7 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
 
 
 def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
-    """Return the source register of each destination register, if every thread holds the elements that it needs; else why not.
+    """Return the source register of each destination register, or Decline if a thread needs an element of another thread.
 
     Both are element offsets.
     """
@@ -85,7 +85,7 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
     away = element_map.holder != element_map.thread
     if away.any():
         return Decline(
-            f"{elsewhere(request, element_map, int(np.argmax(away)))}; registers are permuted within a thread"
+            f"every element must stay in its thread, but {elsewhere(request, element_map, int(np.argmax(away)))}"
         )
     pairs: dict[int, tuple[int, int]] = {}
     for row in np.unique(np.stack([element_map.into, element_map.out_of]), axis=1, return_index=True)[1]:
@@ -93,16 +93,15 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
         if into in pairs:
             other, where = pairs[into]
             return Decline(
-                f"register element {into} of {request.dst.buffer.name} comes from register element {other} of "
-                f"{request.src.buffer.name} in thread {where} and from {out_of} in thread {thread}: the threads do not "
-                "permute alike"
+                f"all threads must permute their registers alike, but register element {into} of {request.dst.buffer.name} comes from "
+                f"register element {other} of {request.src.buffer.name} in thread {where} and from {out_of} in thread {thread}"
             )
         pairs[into] = out_of, thread
     return {into: out_of for into, (out_of, _) in pairs.items()}
 
 
 def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
-    """Return, for a message, which thread needs the element of a row and which threads have it."""
+    """Return a phrase that says which thread needs the element of a row and which threads hold it."""
     element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
     holders = sorted({int(t) for t in src.thread[src.element == element]})

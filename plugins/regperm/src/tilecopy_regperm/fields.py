@@ -1,4 +1,4 @@
-"""The runs of bytes that a copy writes in each register of a thread."""
+"""The contiguous bytes that a copy writes in each register of a thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def word_bytes(buffer: Buffer) -> int:
 
 
 def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
-    """Return the fields of some elements of a thread's registers, in order."""
+    """Return the fields of the given elements of a thread's registers, in order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
     fields: list[Field] = []
@@ -48,7 +48,7 @@ def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
 
 
 def holders(region: Region) -> tuple[Digit, ...] | Decline:
-    """Return how a thread's id says that it holds some of a fragment's box."""
+    """Return the digits of a thread's id that decide whether it holds elements of a fragment's box."""
     layout = region.sliced_layout()
     assert layout is not None
     replica = [it for it in layout.replica if it.axis != m]

@@ -1,4 +1,4 @@
-"""copy -> regperm_shfl: from one register fragment to another where every element stays in its warp.
+"""The variant regperm_shfl of copy: between register fragments if every element stays in its warp.
 
 What regperm declines because elements change lanes. ``shfl.sync`` fetches words of other lanes, ``prmt`` and ``selp`` put
 them together: half a shuffle a register and exchanged bit where the copy permutes the bits of (lane, register, byte), one
@@ -40,7 +40,7 @@ variant = Variant(
 )
 
 PREDICATE = (scope_in("warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, fragments)
-"""The rows that the record does not declare."""
+"""The checks for rules that the record does not declare."""
 
 
 @hookimpl
@@ -51,7 +51,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other."""
+    """Return the partition: the words that lanes fetch from each other."""
     with LOCK:
         from .in_warp.partition import lane_permutation
     return lane_permutation(request)
@@ -59,7 +59,7 @@ def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Write the shuffles, the instructions that put words together, then the moves into the destination."""
+    """Write the shuffles, the instructions that combine words, then the moves to the destination."""
     with LOCK:
         from .in_warp.emit import emit
     emit(partition, ptx)

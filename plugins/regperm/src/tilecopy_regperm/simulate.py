@@ -1,4 +1,4 @@
-"""A simulation of a partition: every byte of every lane is followed through its steps.
+"""A simulation of a partition, which computes every byte of every lane after each step.
 
 A word is an array ``[lane, byte]`` of the bytes that it holds, each as the number ``lane * LANE + byte of its registers``.
 """
@@ -29,13 +29,13 @@ def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
 
 
 def registers_of(network: Network) -> set[int]:
-    """Return the registers that a network reads."""
+    """Return the words of the registers that a network reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
     return {value.number for value in values if not value.from_step}
 
 
 def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array]:
-    """Return the words that a network makes."""
+    """Return the words that a network computes."""
     step_words: list[Array] = []
     for step in network.steps:
         low, high = (step_words[v.number] if v.from_step else sources[v.number] for v in (step.low, step.high))
@@ -44,7 +44,7 @@ def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array
 
 
 def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:
-    """Return ``prmt.b32`` of two words, with a selector per lane."""
+    """Return the result of ``prmt.b32`` on two words, with a selector per lane."""
     digits = np.array(selectors)[:, None] >> 4 * np.arange(WORD_BYTES) & 2 * WORD_BYTES - 1
     return np.take_along_axis(np.concatenate([low, high], axis=1), digits, axis=1)
 

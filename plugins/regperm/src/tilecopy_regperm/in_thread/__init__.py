@@ -1,1 +1,1 @@
-"""Copies that keep every element in its thread: which registers, and the ``prmt`` that put their bytes together."""
+"""Copies that keep every element in its thread: the registers, and the ``prmt`` instructions that combine their bytes."""

@@ -1,4 +1,4 @@
-"""Instructions of a permutation within a thread: all words are made before the first register of the source is written."""
+"""Instructions of a permutation within a thread: all words are computed before a register of the source is written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .partition import RegisterPermutation
 
 
 class Hex(int):
-    """A number that prints as PTX writes masks and selectors."""
+    """An integer that prints in PTX's notation of masks and selectors."""
 
     def __str__(self) -> str:
         return f"0x{int(self):04x}"
 
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Write ``prmt`` and ``mov``, for the threads that hold some of the destination."""
+    """Write ``prmt`` and ``mov``, for the threads that hold elements of the destination."""
     dst, src = partition.dst.buffer, partition.src.buffer
     if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
         register = ptx.fragment(dst)[0]
@@ -61,7 +61,7 @@ def words(
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
-    """Move a word, or its low bytes, into each field; registers of the source that are written before they are read are saved first."""
+    """Write a word, or its low bytes, to each field; source registers that are written before they are read are saved first."""
     target = ptx.fragment(dst)
     if dst.memory is src.memory:
         written = {target[field.register] for field in fields}

@@ -1,4 +1,4 @@
-"""Bytes of words into bytes of other words with ``prmt.b32``, which picks any four of the eight bytes of two words.
+"""Networks of ``prmt.b32``, which selects any four of the eight bytes of two words, to permute bytes of words.
 
 A word that draws on one word or two costs one instruction. One that draws on three costs two and one of four costs three,
 where its halves (what it takes from a pair of words) are its own; but a half is two or three bytes and an instruction makes
@@ -25,7 +25,7 @@ Content: TypeAlias = tuple[Byte | None, ...]
 
 @frozen
 class NetworkWord:
-    """A frozen record of a word: source register ``number``, or the result of step ``number``."""
+    """A frozen record of a word: the source register ``number``, or the result of the step ``number``."""
 
     number: int
     from_step: bool = False
@@ -56,7 +56,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return steps that make every content; cached, because tiles of one shape are permuted alike wherever they lie."""
+    """Return a network that computes every content; cached, because tiles of one shape are permuted alike."""
     return _Maker().make(wanted)
 
 
@@ -69,7 +69,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network; words of one and two sources come first, because they may be halves of the wide ones."""
+        """Return the network; words of one and two sources come first, because wider words may use them as halves."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

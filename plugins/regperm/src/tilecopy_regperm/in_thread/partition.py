@@ -1,4 +1,4 @@
-"""The permutation of a thread's registers: which bytes, and the ``prmt`` that put them together."""
+"""The permutation of a thread's registers: the bytes, and the ``prmt`` instructions that combine them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .network import WORD_BYTES, Content, Network, NetworkWord, network
 
 @frozen
 class RegisterPermutation:
-    """A frozen record of what every thread that holds some of the destination does with its own registers.
+    """A frozen record of the permutation of the registers of every thread that holds elements of the destination.
 
     Attributes:
         dst: the destination.
@@ -36,7 +36,7 @@ class RegisterPermutation:
 
     @property
     def registers_per_thread(self) -> int:
-        """Return how many 32-bit registers of a thread the larger fragment takes."""
+        """The number of 32-bit registers of the larger fragment per thread."""
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
@@ -62,7 +62,7 @@ class RegisterPermutation:
 
 
 def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
-    """Return the registers that each thread permutes, or why some element is not in the thread that needs it."""
+    """Return the permutation of each thread's registers, or Decline if an element is not in the thread that needs it."""
     pairs = own_registers(request)
     if isinstance(pairs, Decline):
         return pairs

@@ -1,1 +1,1 @@
-"""Copies that keep every element in its warp: which lanes exchange which words, and by which shuffles."""
+"""Copies that keep every element in its warp: the words that lanes exchange, and the shuffles."""

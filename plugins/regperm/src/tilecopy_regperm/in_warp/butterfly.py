@@ -1,4 +1,4 @@
-"""The form for transposes: bits of the lane's number change places with bits of the register's.
+"""The form for transposes, which swaps bits of the lane's number with bits of the register's number.
 
 Where a copy permutes the bits of (lane, register, byte), a bit of the lane that becomes one of the register is exchanged
 between pairs of registers: each lane sends the one of a pair that its partner needs and keeps the other, half a shuffle a
@@ -23,7 +23,7 @@ _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS
 
 @frozen
 class Exchange:
-    """A frozen record of a bit of the lane's number and a bit of the byte's number that change places.
+    """A frozen record of a bit of the lane's number and a bit of the byte's number that are swapped.
 
     Attributes:
         lane_bit: of the lane's number.
@@ -35,13 +35,13 @@ class Exchange:
 
     @property
     def of_registers(self) -> bool:
-        """Return True if whole registers are exchanged."""
+        """True if whole registers are exchanged."""
         return self.bit >= BYTE_BITS
 
 
 @frozen
 class Butterfly:
-    """A frozen record of words within each lane, exchanges between lanes, and words within each lane again.
+    """A frozen record of a permutation within each lane, exchanges between lanes, and another permutation within each lane.
 
     Attributes:
         sources: the source's registers that are read.
@@ -59,12 +59,12 @@ class Butterfly:
 
     @property
     def words(self) -> int:
-        """Return how many registers are exchanged."""
+        """The number of registers that are exchanged."""
         return len(self.before.values)
 
     @property
     def shuffles(self) -> int:
-        """Return how many shuffles each lane executes."""
+        """The number of shuffles that each lane executes."""
         exchanged = sum(self.words // 2 if exchange.of_registers else self.words for exchange in self.exchanges)
         return exchanged + (self.words if self.lanes != OWN else 0)
 

@@ -1,4 +1,4 @@
-"""Instructions of a copy within warps: all words are fetched and made before the first register is written."""
+"""Instructions of a copy within warps: all words are fetched and combined before the first register is written."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """Return a register with a number per lane: its constant bits, and the others from masks of the lanes that have them."""
+        """Return a register with a different number per lane, from constant bits and masks of the lanes that have the other bits."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}
@@ -101,13 +101,13 @@ class _Lanes:
         return self._bits[position]
 
     def of_partner(self, value: Register, distance: int) -> Register:
-        """Return the value of the lane whose number is this lane's, exclusive or ``distance``."""
+        """Return the value of the lane whose number is this lane's XOR ``distance``."""
         result = self.ptx.reg("b32")
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result
 
     def shuffle(self, value: Register, lanes: ByLane) -> Register:
-        """Return the value that each lane's source lane has."""
+        """Return the value of each lane's source lane."""
         if lanes == OWN:
             return value
         distance = lanes[0]

@@ -1,4 +1,4 @@
-"""The general form: each word is put together from words of other lanes, one shuffle for each source register and lane.
+"""The general form, which combines each word from words of other lanes with one shuffle per source register and lane.
 
 A shuffle hands every lane the same register of a lane of its choice. So a word that takes bytes from several registers,
 or from several lanes in one, is fetched in as many shuffles; ``prmt`` with a selector that depends on the lane merges them.
@@ -23,7 +23,7 @@ _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 @frozen
 class Fetch:
-    """A frozen record of a fetch: register ``word`` of the lane given for each lane; no shuffle if that is the lane itself."""
+    """A frozen record of a fetch of register ``word`` from a source lane for each lane; it needs no shuffle from the lane itself."""
 
     word: int
     lanes: ByLane
@@ -31,7 +31,7 @@ class Fetch:
 
 @frozen
 class Gathered:
-    """A frozen record of one word: the first fetch, and each further one merged by a ``prmt`` with a selector per lane.
+    """A frozen record of one word: the first fetch, and further fetches that ``prmt`` merges with a selector per lane.
 
     Attributes:
         fetches: where its bytes come from.
@@ -51,17 +51,17 @@ class Gather:
 
     @property
     def fetches(self) -> tuple[Fetch, ...]:
-        """Return every fetch once; words share them."""
+        """The different fetches of all words."""
         return tuple(dict.fromkeys(fetch for word in self.words for fetch in word.fetches))
 
     @property
     def sources(self) -> frozenset[int]:
-        """Return the registers of the source that are read."""
+        """The source registers that are read."""
         return frozenset(fetch.word for fetch in self.fetches)
 
     @property
     def shuffles(self) -> int:
-        """Return how many shuffles each lane executes."""
+        """The number of shuffles that each lane executes."""
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Return the fetches and selectors of every word; None if that takes no fewer shuffles than another form."""
+    """Return the fetches and selectors of every word, or None if another form needs no more shuffles."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

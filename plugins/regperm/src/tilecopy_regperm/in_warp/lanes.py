@@ -1,4 +1,4 @@
-"""Which byte of which lane each byte of a lane's registers comes from, for copies that stay in their warps."""
+"""The source lane and byte of each byte of a lane's registers, for copies that keep elements in their warps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..in_thread.network import WORD_BYTES
 
 @frozen(eq=False)
 class LaneSources:
-    """A frozen record of the lane and the byte that each written byte of a lane comes from; -1 where it writes none.
+    """A frozen record of the source lane and byte of each byte of a lane, or -1 for bytes that are not written.
 
     Attributes:
         fields: what is written.
@@ -31,13 +31,15 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return where each byte of a warp comes from, if that is the same in every warp; else why it is not."""
+    """Return the source of each byte of a warp, or Decline if it is not the same in every warp."""
     if request.scope.threads % WARP_THREADS:
-        return Decline(f"the last warp of scope {request.scope} is not full; all lanes of a warp execute a shuffle")
+        return Decline(
+            f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute a shuffle"
+        )
     element_map = map_elements(request)
     if (element_map.holder < 0).any():
         return Decline(
-            f"{elsewhere(request, element_map, int(np.argmin(element_map.holder)))}: no lane of its warp has it"
+            f"every element must stay in its warp, but {elsewhere(request, element_map, int(np.argmin(element_map.holder)))}"
         )
     lane, holder = element_map.thread % WARP_THREADS, element_map.holder % WARP_THREADS
     # with an index np.unique does not import numpy.ma, which takes long and which a fork could meet half imported
@@ -46,8 +48,8 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
     if same.any():
         into, at = (int(i) for i in rows[:2, int(np.argmax(same))])
         return Decline(
-            f"register element {into} of {request.dst.buffer.name} in lane {at} comes from another lane or register in one "
-            "warp than in another: the warps do not move alike"
+            f"all warps must permute alike, but register element {into} of {request.dst.buffer.name} in lane {at} comes from "
+            "different lanes or registers in two warps"
         )
     dst, size = request.dst.buffer, request.dst.buffer.dtype.bytes
     fields = fields_of(dst, set(rows[0].tolist()))

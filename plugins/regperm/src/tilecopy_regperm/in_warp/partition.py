@@ -1,4 +1,4 @@
-"""A copy within warps: the form with the fewer shuffles."""
+"""The partition of a copy within warps, in the form with the fewest shuffles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .lanes import lane_sources
 
 @frozen
 class LanePermutation:
-    """A frozen record of what the lanes of every warp do together.
+    """A frozen record of the exchanges in every warp.
 
     Attributes:
         dst: the destination.
@@ -42,12 +42,12 @@ class LanePermutation:
 
     @property
     def shuffles(self) -> int:
-        """Return how many shuffles each lane executes."""
+        """The number of shuffles that each lane executes."""
         return self.form.shuffles
 
     @property
     def registers_per_thread(self) -> int:
-        """Return how many 32-bit registers of a thread the larger fragment takes."""
+        """The number of 32-bit registers of the larger fragment per thread."""
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
@@ -72,7 +72,7 @@ class LanePermutation:
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other, or why some element is in no lane of its warp."""
+    """Return the words that lanes fetch from each other, or Decline if an element is in no lane of its warp."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
