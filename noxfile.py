@@ -1,4 +1,4 @@
-"""Sessions: demo, tests, assembled, frameworks, libraries, fresh, mutants, lint, docs, floor, python, install, subsets, release and one a GPU architecture (`nox -l` lists them)."""
+"""nox sessions that test, check and build tilecopy, with one per GPU architecture; `nox -l` lists them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ nox.options.sessions = ["lint", "tests"]
 ROOT = Path(__file__).parent
 PLUGINS = {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PYTHONS = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".*Python :: (3\.\d+)", each))]
+PYTHONS = [
+    match[1] for classifier in PROJECT["classifiers"] if (match := re.fullmatch(r".*Python :: (3\.\d+)", classifier))
+]
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 EXAMPLE_WORKFLOW = ROOT / "docs" / "examples" / "ci" / "hazards.yml"
 PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
 EMULATED_TEXTS = ROOT / ".nox" / "emulated-texts"
-"""Where the session `tests` leaves the PTX that it emulated, a file for each text."""
+"""The folder to which the session `tests` writes the PTX modules that it emulated, one file each."""
 
 
 def architectures() -> list[str]:
-    """Every architecture of tilecopy_core.TARGETS, read from its table: nox itself has no environment with the core."""
+    """Return the architectures of tilecopy_core.TARGETS, parsed from its source because nox cannot import the core."""
     tree = ast.parse((ROOT / "tilecopy_core" / "description" / "target.py").read_text())
-    tables = {each.target.id: each.value for each in tree.body if isinstance(each, ast.AnnAssign)}
+    tables = {node.target.id: node.value for node in tree.body if isinstance(node, ast.AnnAssign)}
     return [f"sm_{architecture}" for architecture in ast.literal_eval(tables["_ARCHITECTURES"])]
 
 
 def entry_points(folder: Path, group: str) -> list[str]:
-    """Names that a package registers under an entry-point group."""
+    """Return the names that a package registers in an entry-point group."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return list(project.get("entry-points", {}).get(group, {}))
 
@@ -46,7 +48,7 @@ VARIANTS = {name: folder for name, folder in PLUGINS.items() if entry_points(fol
 
 
 def sync(session: nox.Session, *groups: str) -> None:
-    """Install the workspace, its extras and some dependency groups as the lock file says."""
+    """Install the workspace, its extras and dependency groups in the versions of the lock file."""
     options = [option for group in groups for option in ("--group", group)]
     session.run_install(
         "uv",
@@ -62,14 +64,14 @@ def sync(session: nox.Session, *groups: str) -> None:
 
 
 def distribution(name: str) -> str:
-    """The distribution of a plugin's folder, or of what a scaffold's name makes."""
+    """Return the distribution name of a plugin's folder, or of a new variant's name."""
     if name in PLUGINS:
         return str(tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"])
     return f"tilecopy-{name.replace('_', '-')}"
 
 
 def fresh_folder(session: nox.Session, name: str) -> Path:
-    """An empty folder of the session."""
+    """Return a new empty folder of the session."""
     folder = Path(session.create_tmp()).resolve() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -77,7 +79,7 @@ def fresh_folder(session: nox.Session, name: str) -> Path:
 
 
 def wheels(session: nox.Session, *more: str) -> Path:
-    """Build every wheel into a folder of the session, and with ``--sdist`` every sdist."""
+    """Build all wheels (with ``--sdist`` also all sdists) in a folder of the session, and return it."""
     folder = fresh_folder(session, "wheels")
     options = ["--all-packages", "--wheel", *more, "--out-dir", str(folder)]
     session.run_install("uv", "build", "--quiet", *options, external=True)
@@ -88,16 +90,18 @@ def wheels(session: nox.Session, *more: str) -> Path:
 
 
 def environment(session: nox.Session, name: str, *packages: str, wheels: list[Path]) -> str:
-    """The interpreter of a fresh environment with some packages; ours come from folders of wheels alone, as they are now.
+    """Return the interpreter of a new environment with some packages. Those of tilecopy come only from folders of wheels.
 
-    What was built before under the same version and path is still in uv's cache.
+    They are refreshed, because uv's cache may have older wheels of the same version and path.
     """
     folder = fresh_folder(session, f"environment-{name}")
     session.run_install("uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), external=True)
     python = str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
-    links = [option for each in wheels for option in ("--find-links", str(each))]
-    ours = {wheel.name.split("-")[0].replace("_", "-") for each in wheels for wheel in each.glob("*.whl")}
-    links += [option for each in sorted(ours) for option in ("--refresh-package", each)]
+    links = [option for wheel_folder in wheels for option in ("--find-links", str(wheel_folder))]
+    ours = {
+        wheel.name.split("-")[0].replace("_", "-") for wheel_folder in wheels for wheel in wheel_folder.glob("*.whl")
+    }
+    links += [option for package in sorted(ours) for option in ("--refresh-package", package)]
     options = ["--quiet", "--no-sources", "--python", python, *links]
     session.run_install("uv", "pip", "install", *options, *packages, external=True)
     return python
@@ -105,7 +109,7 @@ def environment(session: nox.Session, name: str, *packages: str, wheels: list[Pa
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The main job: copy an array tile by tile and verify it. `nox -s demo -- IN.npy OUT.npy [options]` takes yours."""
+    """Copy an array tile by tile and verify it. For your own array: `nox -s demo -- IN.npy OUT.npy [options]`."""
     sync(session)
     arguments = list(session.posargs)
     if not arguments:
@@ -118,7 +122,7 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Every test, on the emulator, both assemblers and the GPU where there is one."""
+    """Run all tests, on the emulator, with both assemblers, and on the GPU if there is one."""
     sync(session, "test")
     shutil.rmtree(EMULATED_TEXTS, ignore_errors=True)
     EMULATED_TEXTS.mkdir(parents=True)
@@ -127,7 +131,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def assembled(session: nox.Session) -> None:
-    """Every text that `nox -s tests` emulated goes to ptxas, and 2,000 mutated texts to the emulator and to ptxas."""
+    """Assemble all PTX that `nox -s tests` emulated, and compare the emulator with ptxas on 2,000 mutated texts."""
     sync(session, "test")
     session.run("python", "tests/tools/assembled.py", str(EMULATED_TEXTS))
     session.run("python", "tests/tools/mutated_texts.py", *(session.posargs or ["2000"]))
@@ -135,7 +139,7 @@ def assembled(session: nox.Session) -> None:
 
 @nox.session
 def without_nvidia(session: nox.Session) -> None:
-    """Every test without NVIDIA's packages and without ptxas on the PATH, as on macOS: what needs them is skipped."""
+    """Run all tests without NVIDIA's packages and ptxas, as on macOS. Tests that need them are skipped."""
     sync(session, "test")
     listed = str(session.run("uv", "pip", "freeze", silent=True)).splitlines()
     names = [line.partition("==")[0] for line in listed]
@@ -148,7 +152,7 @@ def without_nvidia(session: nox.Session) -> None:
 
 @nox.session
 def frameworks(session: nox.Session) -> None:
-    """The tests of relayout and of kernels with torch and JAX installed, for the CPU; on a machine with a GPU install its own and run pytest."""
+    """Run the tests of relayout and kernels that need torch and JAX, on the CPU. With a GPU, install both for it and run pytest."""
     sync(session, "test")
     session.run_install("uv", "pip", "install", "--quiet", "--torch-backend=cpu", "torch>=2.4")
     session.run_install("uv", "pip", "install", "--quiet", "jax[cpu]")
@@ -158,9 +162,9 @@ def frameworks(session: nox.Session) -> None:
 
 @nox.session
 def libraries(session: nox.Session) -> None:
-    """Kernels of CUB, libcu++, cooperative groups, CuTe, CUTLASS and Triton on the emulator (tests/libraries): `nox -s libraries -- WORD`.
+    """Emulate kernels of CUB, libcu++, cooperative groups, CuTe, CUTLASS and Triton (tests/libraries): `nox -s libraries -- WORD`.
 
-    The compilers and headers are wheels; nvcc wants a g++ as well. The packages are large, so `tests` has none of this.
+    The compilers and headers are wheels. nvcc also needs g++. The packages are large, so the session `tests` does not have them.
     """
     sync(session, "test")
     session.run_install(
@@ -168,28 +172,28 @@ def libraries(session: nox.Session) -> None:
     )
     session.run_install(
         "uv", "pip", "install", "--quiet", "--no-deps", "nvidia-cutlass>=4.2"
-    )  # it would bring a GPU's packages
+    )  # with its dependencies, it would install packages for a GPU
     settings = {"TRITON_CACHE_DIR": str(fresh_folder(session, "triton")), "TRITON_DEFAULT_FP_FUSION": "1"}
     session.run("python", "tests/libraries/run.py", *session.posargs, env=settings)
 
 
 @nox.session
 def verification_suites(session: nox.Session) -> None:
-    """Programs of GPUVerify, ScoR or Indigo on the emulator, from your copy of their sources: `nox -s verification_suites -- PATH [WORD ...]`."""
+    """Emulate programs of GPUVerify, ScoR or Indigo, from your copy of them: `nox -s verification_suites -- PATH [WORD ...]`."""
     sync(session, "test")
     session.run("python", "tests/tools/verification_suites.py", *session.posargs)
 
 
 @nox.session
 def cuda_files(session: nox.Session) -> None:
-    """The kernels of your CUDA C++ files on the emulator, with arguments that are made up: `nox -s cuda_files -- PATH [WORD ...]`."""
+    """Emulate the kernels of your CUDA C++ files with invented arguments: `nox -s cuda_files -- PATH [WORD ...]`."""
     sync(session, "test")
     session.run("python", "tests/tools/cuda_files.py", *session.posargs)
 
 
 @nox.session
 def fresh(session: nox.Session) -> None:
-    """The property tests with new examples at every run, twenty times as many; a failure prints how to repeat it."""
+    """Run the property tests with new random examples, twenty times as many. A failure prints the seed."""
     sync(session, "test")
     files = sorted(
         {
@@ -206,7 +210,7 @@ def fresh(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Mutation testing: which drawn faults of packages the tests find; `nox -s mutants -- relayout` takes one (docs/releasing.md)."""
+    """Run mutation testing (docs/releasing.md). For one package: `nox -s mutants -- relayout`."""
     sync(session, "test")
     session.run("python", "tests/tools/mutation.py", *session.posargs)
 
@@ -229,7 +233,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def platforms(session: nox.Session) -> None:
-    """Ask the package index whether the lock file can be installed on each platform that the packages name."""
+    """Check that the lock file can be installed on each supported platform, by the package index."""
     options = ["--locked", "--dry-run", "--all-packages", "--all-extras", "--no-default-groups", "--group", "test"]
     for platform in PLATFORMS:
         session.run_install("uv", "sync", "--quiet", *options, "--python-platform", platform)
@@ -237,7 +241,7 @@ def platforms(session: nox.Session) -> None:
 
 @nox.session
 def workflow(session: nox.Session) -> None:
-    """Run the commands of the GitHub workflow here, one after the other, with the session's Python."""
+    """Run the commands of the GitHub workflows on this machine, with the session's Python."""
     session.install("pip", "pyyaml")
     lines = "import sys, yaml; [print(step['run']) for job in yaml.safe_load(open(sys.argv[1]))['jobs'].values() for step in job['steps'] if 'run' in step]"
     for path in WORKFLOWS:
@@ -247,7 +251,7 @@ def workflow(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The site, in docs/_build/html: warnings are errors, examples are run. `nox -s docs -- --links` asks the web for external links, too."""
+    """Build the site in docs/_build/html with warnings as errors, and run its examples. `nox -s docs -- --links` also checks links."""
     sync(session, "test", "docs")
     session.run("sphinx-build", "--quiet", "--fail-on-warning", "--keep-going", "docs", "docs/_build/html")
     if "--links" in session.posargs:
@@ -257,7 +261,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def floor(session: nox.Session) -> None:
-    """Run the suite with the oldest version of every distribution that a package requires: `nox -s floor -- PATH` takes a part."""
+    """Run the tests with the oldest supported version of every dependency. For some tests: `nox -s floor -- PATH`."""
     session.install("attrs", "packaging")
     floors = session.run("python", "tests/tools/release.py", "--requirements", silent=True).splitlines()
     folders = (ROOT, ROOT / "tests" / "helpers", *PLUGINS.values())
@@ -269,7 +273,7 @@ def floor(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def python(session: nox.Session) -> None:
-    """Run the suite with each Python that the packages name and the machine has: `nox -s python-3.13 -- PATH` takes a part."""
+    """Run the tests with each supported Python that this machine has. For some tests: `nox -s python-3.13 -- PATH`."""
     sync(session, "test")
     session.run("python", "--version")
     session.run("pytest", "-n", "2", *session.posargs)
@@ -277,14 +281,14 @@ def python(session: nox.Session) -> None:
 
 @nox.session
 def install(session: nox.Session) -> None:
-    """Every install line of the docs and messages, as printed, in fresh environments: `nox -s install -- [--pip] WORD ...` takes some."""
+    """Run every install command of the docs and messages in new environments. For some: `nox -s install -- [--pip] WORD ...`."""
     sync(session, "test")
     session.run("python", "tests/tools/install_lines.py", *session.posargs)
 
 
 @nox.session(name="subsets")
 def subsets(session: nox.Session) -> None:
-    """Each variant alone, and none: its copies work, another's raises NoVariantError naming the package."""
+    """Check environments with one variant or none: its copies work, and those of others raise NoVariantError with the package."""
     folder = wheels(session)
     for variant in [*VARIANTS, ""]:
         packages = [distribution(variant)] if variant else []
@@ -296,7 +300,7 @@ def subsets(session: nox.Session) -> None:
 
 @nox.session
 def frozen(session: nox.Session) -> None:
-    """A program that PyInstaller builds from the wheels finds its variants and runs a kernel."""
+    """Check that a program built by PyInstaller finds its variants and runs a kernel."""
     folder = wheels(session)
     python = environment(session, "frozen", "tilecopy-gmem-smem", "tilecopy-emulator", "pyinstaller", wheels=[folder])
     target = fresh_folder(session, "program")
@@ -308,10 +312,10 @@ def frozen(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """What goes out (docs/releasing.md): `nox -s release -- reg examples` takes some packages, `scaffold` and `examples`; all by default.
+    """Check and build a release (docs/releasing.md), of all packages or of some: `nox -s release -- reg examples scaffold`.
 
-    The tree is checked and built. Each package is installed from its wheel alone, with the oldest and with the newest core that it
-    claims, and its own tests run from a copy of its folder. `examples` and `scaffold` are downstreams of those wheels.
+    Each package is installed from its wheel, with the oldest and with the newest core that it supports, and its tests run from a
+    copy of its folder. `examples` and `scaffold` are packages outside the tree that use those wheels.
     """
     names = session.posargs or ["core", *PLUGINS, "examples", "scaffold"]
     chosen = [name for name in names if name not in ("examples", "scaffold")]
@@ -331,14 +335,14 @@ def release(session: nox.Session) -> None:
 
 
 def _with_each_core(session: nox.Session, name: str, folder: Path) -> None:
-    """One package's tests with the oldest and the newest core that it claims; the core's own with itself."""
-    if name == "core":  # its tests are of all packages together: those are `nox -s tests`
+    """Run a package's tests with the oldest and the newest core that it supports. For the core, only import it."""
+    if name == "core":  # its tests need all packages: see `nox -s tests`
         _imports(session, environment(session, name, "tilecopy-core", wheels=[folder]), name)
         return
     newest = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     oldest = session.run("python", "tests/tools/release.py", "--oldest-core", name, silent=True).split()[-1]
     if oldest == newest:
-        session.log(f"{name}: no older core that it claims is released; oldest and newest are this tree's {newest}")
+        session.log(f"{name}: it supports no older released core than this tree's {newest}")
     else:
         _tests(session, name, f"tilecopy-core=={oldest}", [folder, _wheels_of_tag(session, f"tilecopy-core-{oldest}")])
     _tests(session, name, f"tilecopy-core=={newest}", [folder])
@@ -350,7 +354,7 @@ def _imports(session: nox.Session, python: str, name: str) -> None:
 
 
 def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> None:
-    """A package's tests in a fresh environment with what it declares, the emulator and no other package of ours."""
+    """Run a package's tests in a new environment with its dependencies, the emulator and no other package of tilecopy."""
     project = tomllib.loads((PLUGINS[name] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = "[test]" if "test" in project.get("optional-dependencies", {}) else ""
     group = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["test"]
@@ -380,7 +384,7 @@ def _tests(session: nox.Session, name: str, core: str, folders: list[Path]) -> N
 
 
 def _wheels_of_tag(session: nox.Session, tag: str) -> Path:
-    """The wheels of every package as they were at a tag."""
+    """Build the wheels of all packages from a tag, and return their folder."""
     tree = fresh_folder(session, f"{tag}-tree")
     session.run("git", "archive", "--output", str(tree / "tree.tar"), tag, external=True)
     session.run("tar", "-xf", str(tree / "tree.tar"), "-C", str(tree), external=True)
@@ -392,16 +396,16 @@ def _wheels_of_tag(session: nox.Session, tag: str) -> Path:
 
 
 def _suite_of(names: list[str], file: Path) -> Path:
-    """Write the suite of the testkit for some variants, as the tutorial does."""
+    """Write a test file with the conformance suite of some variants, as in the tutorial, and return it."""
     cases = [f"class Test_{name}(VariantSuite):\n    plugin = {name!r}\n" for name in names]
     file.write_text("\n\n".join(["from tilecopy_testkit import VariantSuite\n", *cases]))
     return file
 
 
 def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: bool = False) -> None:
-    """A package that is no part of the tree, against the wheels: it installs, is listed as usable, is typed, and its tests pass.
+    """Check a package outside the tree with the wheels: it can be installed, is listed as usable, has types, and its tests pass.
 
-    Where a variant has no tests of its own, it gets those that the tutorial writes: the suite.
+    A variant without tests gets the conformance suite, as in the tutorial.
     """
     declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = ",".join(declared.get("optional-dependencies", {}))
@@ -416,7 +420,7 @@ def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: 
     status = {row["name"]: row["status"] for row in json.loads(listed) if row["name"] in points}
     session.log(f"{declared['name']}: {status}")
     if set(status) != set(points) or not set(status.values()) <= {"ready", "wrapper"}:
-        session.error(f"{declared['name']} declares {points}, and `tilecopy variants` has {status}")
+        session.error(f"{declared['name']} declares {points}, but `tilecopy variants` lists {status}")
     tests = project / "tests"
     typed = [*(project / "src").iterdir(), *tests.glob("test_suite.py")]
     session.run(python, "-m", "mypy", "--strict", *map(str, typed), external=True)
@@ -428,7 +432,7 @@ def _downstream(session: nox.Session, project: Path, folder: Path, *, editable: 
 
 
 def _scaffolds(session: nox.Session, folder: Path) -> None:
-    """What `tilecopy new-variant` writes."""
+    """Check the packages that `tilecopy new-variant` writes."""
     target = fresh_folder(session, "scaffolded")
     python = environment(session, "scaffold", "tilecopy-testkit", wheels=[folder])
     for name, op in (("new_stage", "copy"), ("new_load", "copy_async")):
@@ -450,11 +454,11 @@ def _architecture_session(architecture: str) -> None:
         options = ["-n", "2", "--import-mode=importlib", "-p", "no:cacheprovider"]
         session.run("pytest", *options, *map(str, paths), env={"TILECOPY_TESTKIT_TARGETS": architecture})
 
-    tests_of_architecture.__doc__ = f"The tests of every variant, with suites for {architecture} alone: `nox -s tests-{architecture} -- FOLDER ...` takes yours."
+    tests_of_architecture.__doc__ = f"Run the variants' tests with suites only for {architecture}. For your packages: `nox -s tests-{architecture} -- FOLDER ...`."
 
 
 def _tests_of(session: nox.Session, folder: Path) -> Path:
-    """The tests of a package: its own or, of a variant without any, the suite. A package that is no part of the tree is installed."""
+    """Return the tests of a package, or the conformance suite if it has none. A package outside the tree is installed."""
     if (folder / "pyproject.toml").exists() and folder not in PLUGINS.values():
         declared = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         extras = ",".join(declared.get("optional-dependencies", {}))

@@ -1,4 +1,4 @@
-"""The attention kernel of docs/examples/attention_tma.py beside torch's: `python tests/benchmarks/bench_attention.py`.
+"""Compare the attention kernel of docs/examples/attention_tma.py with torch's: `python tests/benchmarks/bench_attention.py`.
 
 Normal random numbers in bfloat16; medians over batches of ten launches by device events, all in turn. Needs torch and an H100 or H200.
 """

@@ -1,4 +1,4 @@
-"""2 GiB through 16 KiB tiles by the bulk engine both ways, beside torch's copy_: `python tests/benchmarks/bench_bulk.py`.
+"""Compare bulk copies of 2 GiB through 16 KiB tiles with torch's copy_: `python tests/benchmarks/bench_bulk.py`.
 
 2 GiB in and 2 GiB out of random bytes, equality checked, medians over batches of ten launches by device events. Needs torch.
 The kernels are :func:`single` (a tile a CTA), :func:`several` (two or more) and :func:`staged` (CTAs that stay, each with a ring

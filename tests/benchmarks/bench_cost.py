@@ -1,4 +1,4 @@
-"""Whether `tc.cost` ranks copies as an H200 does: `python tests/benchmarks/bench_cost.py [--part I/N] [--out FILE]`.
+"""Measure if `tc.cost` ranks copies like an H200: `python tests/benchmarks/bench_cost.py [--part I/N] [--out FILE]`.
 
 Copies are drawn: element type, array of 256 MiB, layout of the tile, scope. Each is done by every variant that accepts it, in three
 tilings, by CTAs that copy several tiles one after the other. The time is the least of three replays of a CUDA graph of ten launches,
@@ -476,18 +476,18 @@ def worst(rows: list[dict[str, Any]]) -> list[str]:
 def main() -> None:
     """Measure a part, or join some."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", default="1/1", help="which share of the copies, such as 2/4")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the copies; those of 2026 and of 7 are in the table")
-    parser.add_argument("--out", type=Path, help="where the table goes; by default bench_cost.I.json")
+    parser.add_argument("--part", default="1/1", help="the part of the copies to measure, such as 2/4")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the copies; the table has those of 2026 and 7")
+    parser.add_argument("--out", type=Path, help="file of the table; by default bench_cost.I.json")
     parser.add_argument(
-        "--fit", action="store_true", help="with --summary: weights with which even copies agree better"
+        "--fit", action="store_true", help="with --summary: fit the weights to the copies of even number"
     )
-    parser.add_argument("--recount", action="store_true", help="with --summary: count the copies anew")
+    parser.add_argument("--recount", action="store_true", help="with --summary: count the copies again")
     parser.add_argument("--table", type=Path, help="with --summary: write all rows to this file, .json.gz")
     parser.add_argument(
-        "--measured", default="", help="with --table: on what and when, such as 'H200, driver 580, 2026'"
+        "--measured", default="", help="with --table: the machine and date, such as 'H200, driver 580, 2026'"
     )
-    parser.add_argument("--summary", nargs="+", type=Path, help="tables of parts; nothing is measured")
+    parser.add_argument("--summary", nargs="+", type=Path, help="join the tables of parts instead of measuring")
     options = parser.parse_args()
     if options.summary is None:
         try:

@@ -1,4 +1,4 @@
-"""DSMEM throughput, both directions over all SMs: `python tests/benchmarks/bench_dsmem.py`."""
+"""Measure the DSMEM throughput of all SMs in both directions: `python tests/benchmarks/bench_dsmem.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What edges cost on a GPU: `python tests/benchmarks/bench_edges.py`.
+"""Measure the cost of edge tiles on a GPU: `python tests/benchmarks/bench_edges.py`.
 
 A 2 GiB float32 array of 16381 x 32749 through 64x64 tiles in shared memory with `outside="zero"`, against the same kernel on
 16384 x 32768 and torch's copy_, by gmem_smem and by ldgsts; ten launches a measurement, medians, equality checked.

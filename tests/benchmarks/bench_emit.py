@@ -1,4 +1,4 @@
-"""Host times: description to PTX text, and importing the package: `python tests/benchmarks/bench_emit.py`."""
+"""Measure the host time from a description to PTX, and of the import: `python tests/benchmarks/bench_emit.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How quick the emulator is: `python tests/benchmarks/bench_emulator.py [NAME...] [--against PATH_TO_SRC]`.
+"""Measure the speed of the emulator: `python tests/benchmarks/bench_emulator.py [NAME...] [--against PATH_TO_SRC]`.
 
 Eight kernels: one that computes, three that move data, one that diverges, three whose threads meet at atomics. The figure is
 millions of thread-instructions in a second of CPU time, the best of three launches. With ``--against`` the emulator of another
@@ -233,8 +233,10 @@ def root_of(path: Path) -> Path:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(KERNELS)}")
-    parser.add_argument("--against", type=Path, help="another checkout, or its plugins/emulator/src")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"kernels to run: {', '.join(KERNELS)}")
+    parser.add_argument(
+        "--against", type=Path, help="compare with another checkout (its root, or its plugins/emulator/src)"
+    )
     parser.add_argument("--measure", choices=KERNELS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if unknown := set(given.names) - set(KERNELS):

@@ -1,4 +1,4 @@
-"""What the emulator does before a kernel's first instruction: `python tests/benchmarks/bench_emulator_start.py [--against PATH]`.
+"""Measure the emulator's time before a kernel's first instruction: `python tests/benchmarks/bench_emulator_start.py [--against PATH]`.
 
 Milliseconds of CPU time, the best of three processes: one entry of a text with 213 entries, and the second kernel of a process that
 includes a header of cooperative groups or libcu++ (from its source to its report). With ``--against`` another checkout does the same
@@ -71,7 +71,7 @@ def in_a_process(root: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", type=Path, help="the root of another checkout")
+    parser.add_argument("--against", type=Path, help="compare with another checkout (its root)")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.measure:

@@ -1,7 +1,7 @@
-"""The CUDA C++ examples on a GPU, in one run: `python tests/benchmarks/bench_export.py` (needs torch and NVRTC).
+"""Measure the CUDA C++ examples on a GPU: `python tests/benchmarks/bench_export.py` (needs torch and NVRTC).
 
-Each GEMM beside the same kernel with copies written by hand, and torch; the stencil beside torch's copy_ of the same array.
-Exit status 1 where a result is wrong, the GEMM is below 0.9 of the hand-written one (0.95 by ldmatrix), or the stencil below 0.9 of the copy.
+Each GEMM is compared with the same kernel with hand-written copies and with torch, and the stencil with torch's copy_ of the same array.
+The exit status is 1 if a result is wrong, a GEMM is below 0.9 of the hand-written one (0.95 by ldmatrix), or the stencil below 0.9 of the copy.
 """
 
 from __future__ import annotations

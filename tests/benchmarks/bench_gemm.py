@@ -1,4 +1,4 @@
-"""The bfloat16 GEMM of docs/examples/gemm_tma.py beside cuBLAS (torch.mm): `python tests/benchmarks/bench_gemm.py`.
+"""Compare the bfloat16 GEMM of docs/examples/gemm_tma.py with cuBLAS (torch.mm): `python tests/benchmarks/bench_gemm.py`.
 
 Normal random numbers; medians over batches of ten launches by device events, both in turn. Needs torch and an H100 or H200.
 """

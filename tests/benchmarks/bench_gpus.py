@@ -1,4 +1,4 @@
-"""Relayouts from one GPU into another's memory: `python tests/benchmarks/bench_gpus.py` on a machine with two GPUs.
+"""Measure relayouts from one GPU to another's memory: `python tests/benchmarks/bench_gpus.py` on a machine with two GPUs.
 
 256 MiB of random bytes, the result compared with torch's; ten launches a measurement between events, medians of seven. Beside a
 relayout straight into the other GPU: torch's copy_ of the same bytes, by the GPU's copy engine; a kernel that copies them; copy_ of

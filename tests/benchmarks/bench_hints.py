@@ -1,4 +1,4 @@
-"""What cache hints on global loads and stores are worth to each variant on a GPU: `python tests/benchmarks/bench_hints.py`.
+"""Measure the effect of cache hints on global loads and stores for each variant: `python tests/benchmarks/bench_hints.py`.
 
 Every kernel reads 2 GiB once and writes 2 GiB once, far more than the caches hold, with the text that it has ("as emitted")
 and with each hint of tilecopy_test_helpers.cache_hints in the place of its own: first each hint alone, then the best loads together with the
@@ -357,8 +357,10 @@ def gpu() -> tuple[Any, str]:
 def main() -> None:
     """Measure, print a table a kernel and the best of all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="512 MiB and fewer turns")
-    parser.add_argument("--json", metavar="FILE", help='write the figures there; "-" prints them instead of the tables')
+    parser.add_argument("--quick", action="store_true", help="use 512 MiB and fewer rounds")
+    parser.add_argument(
+        "--json", metavar="FILE", help='write the figures to this file; "-" prints them instead of the tables'
+    )
     options = parser.parse_args()
     torch, target = gpu()
     nbytes, turns = (QUICK_NBYTES, (3, 3)) if options.quick else (NBYTES, (5, 7))

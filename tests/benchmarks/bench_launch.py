@@ -1,8 +1,8 @@
-"""What one launch costs the host, with two torch tensors: `python tests/benchmarks/bench_launch.py` on a GPU machine.
+"""Measure the host time of one launch with two torch tensors: `python tests/benchmarks/bench_launch.py` on a GPU machine.
 
-Ours by a call and prepared, against cuda.core's launch of raw pointers and, where it is installed, Triton's. The kernels
-do next to nothing, so that the GPU keeps up; every figure is the median over batches of the time to
-enqueue one launch, and every ratio the median over batches in turn.
+Calls and prepared launches of tilecopy are compared with cuda.core's launch of raw pointers and, if it is installed, with Triton.
+The kernels do almost nothing, so that the GPU keeps up. Every figure is the median over batches of the time to
+enqueue one launch, and every ratio is the median over alternating batches.
 """
 
 from __future__ import annotations

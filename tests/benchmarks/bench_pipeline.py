@@ -1,4 +1,4 @@
-"""The ldgsts pipeline against the same kernel with synchronous copies, in one run: `python tests/benchmarks/bench_pipeline.py`."""
+"""Compare the ldgsts pipeline with the same kernel with synchronous copies: `python tests/benchmarks/bench_pipeline.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole-array relayouts: tilecopy-relayout beside torch, torch.compile, JAX and cuTENSOR, in one run on one GPU.
+"""Compare relayouts of whole arrays by tilecopy-relayout, torch, torch.compile, JAX and cuTENSOR on one GPU.
 
     python tests/benchmarks/bench_relayout.py [--quick] [--narrow] [--json FILE] [--no-compile] [--no-jax]
     python tests/benchmarks/bench_relayout.py --table FILE
@@ -325,11 +325,15 @@ def markdown(report: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run and print; 1 where a result differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three cases of the table")
-    parser.add_argument("--narrow", action="store_true", help="elements of one and two bytes that begin anywhere")
-    parser.add_argument("--only", default="", help="parts of names of cases, by commas")
+    parser.add_argument("--quick", action="store_true", help="measure only three cases")
+    parser.add_argument(
+        "--narrow", action="store_true", help="use elements of one and two bytes at unaligned addresses"
+    )
+    parser.add_argument(
+        "--only", default="", help="measure only cases whose names contain one of these texts, separated by commas"
+    )
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", type=Path, help="print the tables of an earlier --json, and run nothing")
+    parser.add_argument("--table", type=Path, help="print the tables of an earlier --json file instead of measuring")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-jax", action="store_true")
     chosen = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Host time of a relayout from the second call on, beside torch's own ``copy_(x.t())``: microseconds, medians.
+"""Compare the host time of a relayout, from the second call on, with torch's ``copy_(x.t())``: medians in microseconds.
 
     python tests/benchmarks/bench_relayout_host.py
 

@@ -1,4 +1,4 @@
-"""Throughput of the grid copies on a GPU beside torch's copy_, in one run: `python tests/benchmarks/bench_round_trip.py`.
+"""Compare the throughput of the grid copies on a GPU with torch's copy_: `python tests/benchmarks/bench_round_trip.py`.
 
 2 GiB in and 2 GiB out of random bytes, equality checked, medians of device events. Needs torch.
 """

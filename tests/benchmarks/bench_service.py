@@ -1,4 +1,4 @@
-"""Memory of a process that makes kernels without end: `python tests/benchmarks/bench_service.py [KERNELS] [THREADS]`.
+"""Measure the memory of a process that keeps building kernels: `python tests/benchmarks/bench_service.py [KERNELS] [THREADS]`.
 
 Each kernel has a shape of its own, is built, launched once on torch tensors, checked, and dropped. What the driver says is free on the
 GPU and what the process holds are printed as it goes; past the first tenth neither may grow by more than 16 MiB.

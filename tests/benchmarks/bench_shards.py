@@ -1,4 +1,4 @@
-"""The exchange of Ulysses attention on all GPUs of this machine: `python tests/benchmarks/bench_shards.py [RANKS]`, on two or four.
+"""Measure the exchange of Ulysses attention on all GPUs of this machine: `python tests/benchmarks/bench_shards.py [RANKS]`, on two or four.
 
 bfloat16, 32 heads of 128, from parts of the tokens to parts of the heads and back. Microseconds of the slowest rank, medians: of a call
 among others like it, and of one in a CUDA graph of ten. Beside relayout_shards: NCCL's all_to_all_single alone, and with the

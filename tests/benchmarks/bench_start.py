@@ -1,4 +1,4 @@
-"""What a process pays before its first relayout is done, beside an earlier checkout's: imports, and the first relayout.
+"""Compare the start of a process (imports and first relayout) with that of an earlier checkout.
 
     python tests/benchmarks/bench_start.py [CHECKOUT] [--runs 15]
 
@@ -96,7 +96,7 @@ def has_gpu() -> bool:
 def main() -> None:
     """Measure, and print a table of milliseconds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", nargs="?", type=Path, help="an earlier checkout")
+    parser.add_argument("checkout", nargs="?", type=Path, help="the root of an earlier checkout")
     parser.add_argument("--runs", type=int, default=15)
     options = parser.parse_args()
     trees = {"this checkout": ROOT} | ({"earlier": options.checkout.resolve()} if options.checkout else {})

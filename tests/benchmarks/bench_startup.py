@@ -1,4 +1,4 @@
-"""CPU time before the first plan, by the number of installed variants: `python tests/benchmarks/bench_startup.py`."""
+"""Measure the CPU time before the first plan for different numbers of installed variants: `python tests/benchmarks/bench_startup.py`."""
 
 from __future__ import annotations
 

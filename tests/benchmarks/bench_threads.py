@@ -1,4 +1,4 @@
-"""Eight kernels built and assembled by one thread and by eight: `python tests/benchmarks/bench_threads.py`.
+"""Measure the time to build and assemble eight kernels with one thread and with eight: `python tests/benchmarks/bench_threads.py`.
 
 Without a GPU it measures the assemblers alone. With one, it also loads the kernels' texts by the driver, whose own cache of machine
 code is off. Every figure is the median of several rounds. Each round has new kernels (other names), because a program builds a kernel once.

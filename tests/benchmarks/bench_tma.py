@@ -1,4 +1,4 @@
-"""Tensor copies (TMA) beside torch's copy_, bulk, ldgsts and separate loads: `python tests/benchmarks/bench_tma.py`.
+"""Compare tensor copies (TMA) with torch's copy_, bulk, ldgsts and separate loads: `python tests/benchmarks/bench_tma.py`.
 
 2 GiB in and 2 GiB out of random bytes, equality checked, medians over batches of ten launches by device events. Needs torch.
 """

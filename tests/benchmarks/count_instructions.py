@@ -1,4 +1,4 @@
-"""Machine instructions of the canonical kernels on sm_90a, padding left out: `python tests/benchmarks/count_instructions.py`."""
+"""Count the machine instructions of the canonical kernels on sm_90a, without padding: `python tests/benchmarks/count_instructions.py`."""
 
 from __future__ import annotations
 

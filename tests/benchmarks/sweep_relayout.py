@@ -1,4 +1,4 @@
-"""Every candidate of the relayout planner on the fifteen large cases of bench_relayout.py, measured on one GPU.
+"""Measure every candidate of the relayout planner on one GPU, for the fifteen large cases of bench_relayout.py.
 
     python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep.json [CASE...]
     python tests/benchmarks/sweep_relayout.py plugins/relayout/tests/sweep_narrow.json --narrow [CASE...]

@@ -1,4 +1,4 @@
-"""The emulator against a GPU: the same modules on both, every byte of every output compared.
+"""Compare the emulator with a GPU: run the same modules on both, and compare every byte of every output.
 
 `python tests/tools/agreement.py [--draws 3000] [--seed 0]` on a machine with a GPU: the demos, drawn kernels of gmem_smem, ldgsts, reg and
 dsmem, and one kernel for each form of instruction (plugins/emulator/tests/compare_on_gpu.py). Kernels are built and emulated by a
@@ -27,13 +27,13 @@ Made = tuple[tc.BuiltKernel, list[Any]]
 
 
 def array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    """Random bytes."""
+    """Return an array of random bytes."""
     wanted = tc.dtype_of(dtype).numpy()
     return rng.integers(0, 256, int(np.prod(shape)) * wanted.itemsize, np.uint8).view(wanted).reshape(shape)
 
 
 def shared_layout(rng: np.random.Generator, rows: int, columns: int, dtype: str) -> tc.Layout:
-    """Row-major, padded, transposed, swizzled."""
+    """Return a random layout: row-major, padded, transposed or swizzled."""
     kind = rng.choice(["plain", "padded", "transposed", "swizzled"])
     if kind == "padded":
         return TileLayout(S[(rows, columns) : (columns + int(rng.integers(1, 9)), 1)])
@@ -160,7 +160,7 @@ DRAWN: dict[str, Callable[[np.random.Generator], Made]] = {
 
 
 def emulated(task: tuple[str, int]) -> tuple[str, tc.BuiltKernel | None, list[Any], list[Any], str]:
-    """One drawn kernel, its arguments before, and after it ran on the emulator."""
+    """Return a random kernel, with its arguments before and after it ran on the emulator."""
     kind, seed = task
     try:
         kernel, arguments = DRAWN[kind](np.random.default_rng([seed, len(kind)]))
@@ -174,7 +174,7 @@ def emulated(task: tuple[str, int]) -> tuple[str, tc.BuiltKernel | None, list[An
 
 
 def main() -> None:
-    """Print counts and every disagreement; exit 1 when there is one."""
+    """Print counts and every difference; exit with status 1 if there is one."""
     options = argparse.ArgumentParser()
     options.add_argument("--draws", type=int, default=3000)
     options.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""One architecture, every case that it has: planned, assembled by both assemblers, emulated, and run where the GPU is one.
+"""Plan, assemble and emulate all demos for one architecture, and run them if this machine's GPU has it.
 
 `python tests/tools/architecture.py sm_90` (what `nox -s tests-sm_90` calls); `--gpu-demos` runs the demos on this machine's GPU alone.
 """
@@ -40,7 +40,7 @@ def gpu_target() -> str | None:
 
 
 def check_round_trip(dtype: str, layout: object, threads: int, target: str, executors: list[str]) -> tc.BuiltKernel:
-    """One tile copy there and back."""
+    """Check one tile copy there and back."""
     if layout == "128B":
         layout = tc.SwizzledLayout(tc.swizzle("128B", dtype), TileLayout(S[32, 64]))
     kernel = round_trip((64, 128), (32, 64), dtype, layout=layout, threads=threads, target=target)
@@ -53,7 +53,7 @@ def check_round_trip(dtype: str, layout: object, threads: int, target: str, exec
 
 
 def run_architecture(name: str) -> None:
-    """Print what was done for one architecture."""
+    """Check one architecture, and print what was done."""
     plain = tc.target_of(name)
     on_gpu = gpu_target() == f"sm_{plain.arch}"
     executors = ["emulator", *(["cuda"] if on_gpu else [])]
@@ -84,7 +84,7 @@ def run_architecture(name: str) -> None:
 
 
 def run_gpu_demos() -> None:
-    """Each demo that the GPU has, once, on the GPU."""
+    """Run each demo that the GPU supports once on the GPU."""
     target = gpu_target()
     if target is None:
         raise SystemExit("no GPU")

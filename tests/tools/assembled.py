@@ -1,6 +1,6 @@
-"""Assembles every PTX text of a folder for its target: ``python tests/tools/assembled.py FOLDER [ASSEMBLER ...]``, after ``nox -s tests``.
+"""Assemble every PTX file of a folder for its target: ``python tests/tools/assembled.py FOLDER [ASSEMBLER ...]``, after ``nox -s tests``.
 
-A text that the assembler (by default ptxas) refuses is printed with its log, and the exit status is 1.
+A file that the assembler (by default ptxas) rejects is printed with its log, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilecopy.errors import AssemblerError
 
 
 def refusal(file: Path, assembler: str) -> str:
-    """Return the log of an assembler on a text that it refuses, or an empty string."""
+    """Return the log of an assembler for a text that it rejects, or an empty string."""
     try:
         text = file.read_bytes().decode(errors="surrogatepass")
         text = re.sub(

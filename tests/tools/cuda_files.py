@@ -1,8 +1,8 @@
-"""Kernels of CUDA C++ files on the emulator, from your copy of them: `nox -s cuda_files -- PATH [WORD ...]`.
+"""Emulate the kernels of your CUDA C++ files: `nox -s cuda_files -- PATH [WORD ...]`.
 
-PATH is a .cu or .cuh file, or a folder with such files; WORDs choose among their names. Nothing of them is part of this project. Every kernel, and every
-template instance that a file launches, runs once on arguments that are made up: an array of zeros for each address, the number of
-threads for each number. So a hazard may be that of the arguments, such as a length that does not fit; read its report.
+PATH is a .cu or .cuh file, or a folder with such files. WORDs select files by their names. The files are not part of this project. Every kernel,
+and every template instance that a file launches, runs once with invented arguments: an array of zero bytes for each address, the number of
+threads for each number. So the arguments may cause a hazard, for example a length that is too large; read its report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 60
 
 
 def kernels_of(source: str) -> list[str | None]:
-    """The kernels of a file and the instances of its templates; [None] for a file that leaves them to its headers."""
+    """Return the kernels of a file and the instances of its templates, or [None] if its headers define them."""
     file = source_file(source)
     instances = launched_instances(file)
     plain = (each.name for each in file.kernels if each.name not in instances)
@@ -34,7 +34,7 @@ def kernels_of(source: str) -> list[str | None]:
 
 
 def outcomes(path: Path, target: str) -> Iterator[tuple[str, str, str]]:
-    """For each kernel of a file its name, what became of it, and the first lines of what the emulator says."""
+    """Yield the name of each kernel of a file, the outcome, and the first lines of the emulator's report."""
     source = path.read_text(encoding="utf-8", errors="replace")
     for entry in kernels_of(source):
         signal.alarm(SECONDS)
@@ -64,7 +64,7 @@ def outcomes(path: Path, target: str) -> Iterator[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Run the files of a folder; the exit status is 1 if a kernel could not be run."""
+    """Run the files of a folder, and exit with status 1 if a kernel could not be run."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("path", type=Path)
     options.add_argument("words", nargs="*")

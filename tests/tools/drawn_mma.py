@@ -1,4 +1,4 @@
-"""Drawn matrix products against NumPy: `python tests/tools/drawn_mma.py --count 500 --executor cuda --seed 1`.
+"""Compare random matrix products with NumPy: `python tests/tools/drawn_mma.py --count 500 --executor cuda --seed 1`.
 
 Each draw is one kernel, written as PTX text for sm_90a, of one `mma.sync` or of one or two `wgmma.mma_async`: types, shape, A from registers or
 shared memory, majors, swizzles, where an operand begins in its swizzle, offsets between its parts, accumulating or not, signs. What is multiplied
@@ -31,7 +31,7 @@ k32 f32 e5m2 e5m2|k32 s32 s8 u8|k32 s32 s8 s8|k32 s32 u8 u8|k256 s32 b1 b1"""
 
 
 def values(raw: Any, type: str) -> Any:
-    """The numbers that bits stand for."""
+    """Return the numbers that bits represent."""
     if type in INTEGERS:
         return np.where((type[0] == "s") & (raw >> BITS[type] - 1 == 1), raw - 2.0 ** BITS[type], raw)
     if type in ("f16", "f32", "f64"):
@@ -48,7 +48,7 @@ def values(raw: Any, type: str) -> Any:
 
 
 def drawn(rng: Any, type: str, shape: tuple[int, ...], *, whole: bool = True) -> Any:
-    """Bits of small whole numbers, or of any finite ones; every integer."""
+    """Return the bits of small whole numbers or of any finite numbers; for integers, of any."""
     bits = BITS[type]
     if type in INTEGERS:
         return rng.integers(0, 1 << bits, shape)
@@ -210,7 +210,7 @@ def run(text: str, arrays: list[Any], executor: str) -> Any:
 
 
 def main() -> None:
-    """Print how many were right."""
+    """Run the draws and print the number of correct results."""
     parser = argparse.ArgumentParser()
     for name, default in (("--count", 500), ("--executor", "emulator"), ("--seed", 0)):
         parser.add_argument(name, type=type(default), default=default)

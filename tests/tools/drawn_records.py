@@ -1,6 +1,6 @@
-"""Launch records with wrong content and a right digest: loading or launching one ends in an error of tilecopy or works.
+"""Check that loading or launching a record with wrong content and a valid digest works or raises an error of tilecopy.
 
-``python tests/tools/drawn_records.py COUNT [SEED]`` draws so many and prints each that ends in another exception.
+``python tests/tools/drawn_records.py COUNT [SEED]`` draws COUNT records and prints each that raises another exception.
 """
 
 from __future__ import annotations

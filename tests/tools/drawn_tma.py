@@ -1,4 +1,4 @@
-"""Drawn tensor copies against NumPy: `python tests/tools/drawn_tma.py --count 2000 --executor cuda --seed 1`.
+"""Compare random tensor copies with NumPy: `python tests/tools/drawn_tma.py --count 2000 --executor cuda --seed 1`.
 
 Each draw loads tiles of an array of 1 to 5 dimensions through shared memory by tma, stores them by tma_store into a second array (cut at its upper ends)
 and by plain stores into a third that has room for whole tiles. Shapes, pitches, views, tiles, dtypes, swizzles and starts (also below zero) are drawn. The
@@ -36,7 +36,7 @@ def tile_layout(extents: tuple[int, ...], size: int, dtype: str, swizzle: str | 
 
 
 def one(rng: random.Random, executor: str) -> str:
-    """One draw; what it was, or "" where the variant declines it."""
+    """Run one draw and return its description, or "" if the variant declines it."""
     dtype, swizzle, rank = rng.choice(DTYPES), rng.choice(SWIZZLES), rng.randint(1, 5)
     size = tc.dtype_of(dtype).bytes
     unit = 16 // size
@@ -103,7 +103,7 @@ def one(rng: random.Random, executor: str) -> str:
 
 
 def main() -> None:
-    """Print how many were right, and why others were declined."""
+    """Run the draws, and print the number of correct results and the reasons of declines."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--executor", default="emulator")

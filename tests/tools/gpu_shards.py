@@ -1,7 +1,7 @@
-"""``relayout_shards`` on all GPUs of this machine (at most four): `python tests/tools/gpu_shards.py [RANKS]`. Exits 1 where a check fails.
+"""Test ``relayout_shards`` on all GPUs of this machine (at most four): `python tests/tools/gpu_shards.py [RANKS]`.
 
-One process a GPU, random bytes, every result compared with torch's by bits; GPUs are delayed at random, so that a barrier that
-is missing shows. Takes about a minute.
+Each GPU has one process and random bytes. Every result is compared with torch's bit by bit. GPUs are delayed at random, so that
+a missing barrier shows. The exit status is 1 if a check fails. It takes about a minute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The kernels of docs/examples and of the benchmarks that a Hopper GPU loads, and what it loads for them.
+"""Load the kernels of docs/examples and of the benchmarks on a Hopper GPU, and write the machine code that it loads.
 
-`python tests/tools/hopper_kernels.py FOLDER` loads each as a launch does, in a process of its own. It writes to the folder the machine code
-that the driver loaded, and prints as JSON the local memory of each kernel in bytes per thread: as loaded, and of ptxas' machine code.
+`python tests/tools/hopper_kernels.py FOLDER` loads each kernel like a launch, in its own process. It writes the driver's machine code
+to the folder, and prints as JSON the local memory of each kernel in bytes per thread, as loaded and as compiled by ptxas.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def local_bytes(cuda: Any, function: Any) -> int:
 
 
 def main(folder: Path) -> None:
-    """Load every kernel; write and print what is said above."""
+    """Load every kernel, and write and print the results."""
     cuda: Any = get_executor("cuda")
     kernels, code = examples() | benchmarks(), LoadedCode()
     suffixed: Callable[[tc.BuiltKernel], str] = lambda kernel: f"sm_90{kernel.target.suffix}"  # noqa: E731

@@ -1,9 +1,9 @@
-"""Every line of the docs and of messages that installs something: `python tests/tools/install_lines.py [WORD ...]` runs them as printed.
+"""Run every install command of the docs and of messages as printed: `python tests/tools/install_lines.py [WORD ...]`.
 
-The lines are those of the pages, of the strings in the sources, and of the tables of variants and executors. Each set of packages has
-one fresh environment, in a copy of the tree: the line, a program that uses what it installed (installed.py), and the commands
-that stand below the line in its block. The first line of README.md goes through pip itself, the others through uv, which is quicker;
-with ``--pip`` all go through pip. WORD takes the lines whose text or place contains it.
+The commands come from the pages, from strings in the sources, and from the tables of variants and executors. Each set of packages has
+one new environment in a copy of the tree. It runs the command, a program that uses the packages (installed.py), and the commands
+below it in its block. The first command of README.md uses pip, the others uv, which is faster. With ``--pip`` all use pip.
+WORD selects the commands whose text or place contains it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Run by `nox -s subsets` in an environment with one variant (or none): its copies work, another's say what to install.
+"""Check an environment with one variant or none: its copies work, and the errors of others say what to install.
 
-A copy for each variant, by the core alone.
+`nox -s subsets` runs this program. It plans a copy for each variant with the core.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tilecopy_core import R, S, TCol, TileLayout, TLane, laneid
 
 
 def region(space: str, shape: tuple[int, ...], dtype: str = "float32", name: str = "", **more: Any) -> tc.Region:
-    """A whole buffer."""
+    """Return the region of a whole new buffer."""
     name = name or f"{space}_{len(shape)}"
     return tc.Buffer(shape, dtype, space=space, name=name, **more)[tuple(slice(0, e) for e in shape)]
 
@@ -73,7 +73,7 @@ FOLDERS |= {"stmatrix": "ldmatrix", "tcgen05_ld": "tcgen05_ldst", "tcgen05_st": 
 
 
 def planned(name: str, **more: Any) -> tc.Plan:
-    """The plan of a variant's copy."""
+    """Return the plan of a variant's copy."""
     dst, src, how = COPIES[name]
     return tc.plan(dst, src, **{"target": "sm_90a", **how, **more})
 

@@ -1,4 +1,4 @@
-"""Run by tests/tools/install_lines.py in an environment with some packages: does with each what it is there for, and prints what was done."""
+"""Use every installed package of tilecopy, and print what was done. tests/tools/install_lines.py runs this program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tests are tied to the wording of a message: ``python tests/tools/message_ties.py`` prints each place and the count.
+"""List tests that depend on the wording of a message: ``python tests/tools/message_ties.py`` prints each place and the count.
 
 A test recognises an error by its type, its attributes and the values that the message mentions. A pattern is tied to the wording
 if it holds a word that is not such a value. Patterns are what ``match=`` of ``pytest.raises`` and ``pytest.warns`` takes, and the

@@ -1,6 +1,6 @@
-"""Print every mutated text that ptxas refuses and the emulator takes: ``python tests/tools/mutated_texts.py [COUNT [SEED]]``.
+"""Print every mutated text that ptxas rejects and the emulator accepts: ``python tests/tools/mutated_texts.py [COUNT [SEED]]``.
 
-Differences that are known are left out: see :data:`tilecopy_test_helpers.mutated_texts.LISTED`.
+Known differences are left out: see :data:`tilecopy_test_helpers.mutated_texts.LISTED`.
 """
 
 from __future__ import annotations

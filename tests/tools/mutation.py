@@ -1,4 +1,4 @@
-"""Mutation testing: draw faults from the syntax tree of packages, and see which of them the tests find.
+"""Run mutation testing: draw faults from the syntax tree of packages, and see which of them the tests find.
 
     python tests/tools/mutation.py [PACKAGE ...] [--faults N] [--seed S] [--jobs 2] [--kit] [--fault NAME]
 
@@ -227,12 +227,14 @@ def report(faults: Sequence[Fault], found: dict[Fault, str], reached: set[Fault]
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("package", nargs="*", metavar="PACKAGE", help=", ".join(sources()))
-    parser.add_argument("--faults", type=int, help=f"of all packages, {ALL}; of those that are named, {OF_ONE} each")
+    parser.add_argument("package", nargs="*", metavar="PACKAGE", help=f"package to mutate: {', '.join(sources())}")
+    parser.add_argument(
+        "--faults", type=int, help=f"number of faults: by default {ALL} for all packages, or {OF_ONE} per named package"
+    )
     parser.add_argument("--seed", default=SEED)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--kit", action="store_true", help="with the tests of the conformance kit alone")
-    parser.add_argument("--fault", help="one fault, by the name that is printed")
+    parser.add_argument("--kit", action="store_true", help="run only the tests of the conformance kit")
+    parser.add_argument("--fault", help="the printed name of a single fault")
     options = parser.parse_args(arguments)
     if unknown := set(options.package) - sources().keys():
         parser.error(f"there is no package {', '.join(sorted(unknown))}; the packages are {', '.join(sources())}")

@@ -1,7 +1,7 @@
-"""The emulator's profile against Nsight Compute's counters: `python tests/tools/profile_agreement.py` on a GPU machine that has ncu.
+"""Compare the emulator's profile with Nsight Compute's counters: `python tests/tools/profile_agreement.py`, with a GPU and ncu.
 
-Twelve kernels run once each under ncu; global sectors and shared wavefronts are compared with what the emulator counts. `--launch`
-is what ncu is given to run. Exits 1 when a figure differs by more than 2 percent.
+Twelve kernels run once each under ncu (which runs this program with `--launch`). Their global sectors and shared wavefronts are
+compared with the emulator's counts. The exit status is 1 if a figure differs by more than 2 percent.
 """
 
 from __future__ import annotations

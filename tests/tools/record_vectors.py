@@ -1,9 +1,9 @@
-"""Record on this machine's GPU what ldmatrix, stmatrix and mma.sync do (sm_90): vectors that the emulator's tests replay.
+"""Record the results of ldmatrix, stmatrix and mma.sync on this machine's GPU (sm_90), which the emulator's tests replay.
 
     python tests/tools/record_vectors.py [plugins/emulator/tests/vectors_sm_90.json]
 
-Every form gets bytes of its own, which tell each element from the others. Where the emulator does not give what the GPU
-gave, the finding is printed and the vector is written all the same; the exit status is then 1.
+Each form has its own input bytes, in which all elements differ. If the emulator's result differs from the GPU's, the difference
+is printed, the vector is written, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What must hold of each package before it goes out: `python tests/tools/release.py [PACKAGE ...] [WHEEL ...]` prints what does not.
+"""Check packages and wheels before a release, and print their faults: `python tests/tools/release.py [PACKAGE ...] [WHEEL ...]`.
 
-``--oldest-core PACKAGE`` prints the oldest released core that it claims, ``--requirements`` what the packages and their tests
-require of others, one a line. A package is a folder of plugins/, or ``core``; there
-is no list of them. docs/releasing.md has the steps of a release.
+``--oldest-core PACKAGE`` prints the oldest released core that the package supports. ``--requirements`` prints the dependencies of the
+packages and their tests, one per line. A package is a folder of plugins/, or ``core``. docs/releasing.md has the steps of a release.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every GPU test and benchmark in one call, with a short table: `python tests/tools/run_gpu.py` on a machine with a GPU.
+"""Run all GPU tests and benchmarks and print a short table: `python tests/tools/run_gpu.py` on a machine with a GPU.
 
 It runs as users install: with every package of tilecopy and what they depend on. It first prints the card and what is missing. The
 benchmarks also need torch, the memory checks compute-sanitizer. `--figures FILE` writes the benchmarks' figures as JSON.
@@ -289,10 +289,10 @@ def records(lines: str, report: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Run everything; exit 1 when a part failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--figures", type=Path, metavar="FILE", help="write the figures there as JSON")
-    parser.add_argument("--only", default="", metavar="PART", help="run only the parts whose name has this in it")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="write the figures to this file as JSON")
+    parser.add_argument("--only", default="", metavar="PART", help="run only the parts whose names contain this text")
     parser.add_argument(
-        "--peers", action="store_true", help="relayouts beside torch.compile and JAX too, which takes minutes"
+        "--peers", action="store_true", help="also compare relayouts with torch.compile and JAX, which takes minutes"
     )
     options = parser.parse_args()
     report = environment()

@@ -1,4 +1,4 @@
-"""Programs of other suites on the emulator, from your copy of their sources: `nox -s verification_suites -- PATH [WORD ...]`.
+"""Emulate programs of other verification suites, from your copy of them: `nox -s verification_suites -- PATH [WORD ...]`.
 
 PATH is a folder of GPUVerify (testsuite/CUDA), of ScoR (microbenchmarks/src), or of CUDA codes that IndigoSuite has generated. Nothing
 of them is part of this project. Each program runs once; a fault that hangs on other arguments is missed.

@@ -1,7 +1,7 @@
-"""What the product's names and sentences are: `python tests/tools/vocabulary.py` counts, `--list KIND` shows, `--draw 100 --seed 1` draws sentences for a reader.
+"""Count kinds of names and sentences of the product: `python tests/tools/vocabulary.py`. `--list KIND` lists them.
 
-KIND is one of the counts' names, or `sentences`: every message, help text and first line of a public docstring.
-Paths after the options limit everything to files below them.
+KIND is the name of a count, or `sentences`: every message, help text and first line of a public docstring. `--draw 100 --seed 1` draws
+sentences at random for a reader. With paths after the options, only files below them are read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERBLESS = re.compile(r"(?:Of|Those|The same|As|Its)\b")
 
 
 def product_files(below: Iterable[str] = ()) -> list[Path]:
-    """Return the product's Python files in git, those below the given paths alone if there are any."""
+    """Return the product's Python files in git; if paths are given, only those below them."""
     command = ["git", "ls-files", "tilecopy_core/*.py", "plugins/*/src/*.py"]
     paths = [
         ROOT / name
@@ -62,7 +62,7 @@ def parsed(path: Path) -> tuple[str, ast.Module]:
 
 
 def is_participle(name: str) -> bool:
-    """Whether a function's name is one participle: `moved`, `_held`."""
+    """Return True if a function's name is a single participle: `moved`, `_held`."""
     word = name.strip("_")
     return word.isalpha() and word not in NOUNS and (word in IRREGULAR or (word.endswith("ed") and len(word) > 4))
 
@@ -91,7 +91,7 @@ def docstrings(tree: ast.Module, *, public: bool = False) -> Iterator[tuple[int,
 
 
 def attribute_docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the first line of every text that stands below an assignment."""
+    """Yield the line number and the first line of every string below an assignment."""
     for node in ast.walk(tree):
         statements = getattr(node, "body", ())
         if isinstance(statements, list):
@@ -138,7 +138,7 @@ def matching(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
 
 
 def verbless(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the docstrings that begin with none of a verb or a noun."""
+    """Yield the docstrings that do not begin with a verb or a noun."""
     for number, line in [*docstrings(tree), *attribute_docstrings(tree)]:
         if VERBLESS.match(line):
             yield number, line
@@ -180,7 +180,7 @@ def repeated_classes(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Print the counts, or what was asked for."""
+    """Print the counts, or a list or a random draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--list", choices=[*KINDS, "classes"])

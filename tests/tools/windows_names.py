@@ -1,4 +1,4 @@
-"""Takes from a process what Windows does not have, before tilecopy is imported: `python tests/tools/windows_names.py PROGRAM [ARGUMENT ...]`.
+"""Run a program without what Windows does not have: `python tests/tools/windows_names.py PROGRAM [ARGUMENT ...]`.
 
 Names and modules of POSIX are gone, files are opened in cp1252 where no encoding is given, and a file that this process has open cannot
 be replaced or deleted. The libraries below tilecopy are imported first, since they are those of this system. What real Windows
