@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "core": 8_180,
     "bulk": 240,
-    "cli": 2_030,
+    "cli": 2_020,
     "cuda": 1_860,
-    "draw": 2_440,
+    "draw": 2_430,
     "dsmem": 130,
     "emulator": 19_500,
     "export": 1_715,

@@ -16,17 +16,7 @@ from tilecopy.kernel.special_registers import block_index
 
 from tilecopy_core.description import Scope, cta, thread, warp, warpgroup
 from tilecopy_core.errors import RequestError, TilecopyError, did_you_mean, short_repr
-from tilecopy_core.layout import (
-    AXES,
-    DTYPE_ALIASES,
-    DTYPES,
-    R,
-    S,
-    Swizzle,
-    SwizzledLayout,
-    TileLayout,
-    swizzle,
-)
+from tilecopy_core.layout import AXES, DTYPE_ALIASES, DTYPES, R, S, Swizzle, SwizzledLayout, TileLayout, swizzle
 from tilecopy_core.memory import SPACE_ALIASES, SPACES, Buffer, Region
 
 MAX_CHARACTERS = 4000

@@ -14,12 +14,7 @@ from .picture import SUFFIXES
 
 
 @click.command("draw", cls=ResultCommand, short_help="Draw the threads, banks or registers of one copy.")
-@click.option(
-    "-o",
-    "--output",
-    type=FilePath(),
-    help=f"File to write ({', '.join(SUFFIXES)}). Default: print the SVG.",
-)
+@click.option("-o", "--output", type=FilePath(), help=f"File to write ({', '.join(SUFFIXES)}). Default: print the SVG.")
 @click.option("--kind", type=Choice("kind", KINDS), help="Kind of picture. Default: the kind that fits the copy.")
 @click.option("--select", help="Part to draw, such as 'instruction 2, warp 1' or 'rows 0:32'.")
 @click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import tilecopy as tc
 
-from tilecopy_core.errors import one_of, optional, short_repr
+from tilecopy_core.errors import Validator, instance_of, integer_in, one_of, optional, short_repr
 
 from .access_view import draw_moves
 from .banks import draw_banks, draw_layout
@@ -25,6 +25,7 @@ FigureMaker = Callable[[Selection], Iterator[Figure]]
 """A function that yields the figures of a selection, the best first, and then raises TooLargeError."""
 KINDS = ("moves", "banks", "fragment", "bulk")
 LEAST_WIDTH, MOST_WIDTH = 480, 4096
+WIDTH = Validator(f"from {LEAST_WIDTH} to {MOST_WIDTH} pixels", integer_in(LEAST_WIDTH, MOST_WIDTH).fits)
 MOST_ELEMENTS = 1 << 20
 """The most elements of a region, buffer or layout that is drawn without a plan."""
 _ELEMENTS = {0: "complex128", 1: "uint64", 3: "uint16", 4: "uint8"}
@@ -60,10 +61,9 @@ def draw(
         TilecopyError: dispatch or the emulator rejects the copy.
     """
     optional(one_of(*KINDS)).check(kind, "draw", "kind")
-    if type(width) is not int or not LEAST_WIDTH <= width <= MOST_WIDTH:
-        raise tc.RequestError(f"draw: width must be from {LEAST_WIDTH} to {MOST_WIDTH} pixels, got {short_repr(width)}")
-    if compare_with is not None and not isinstance(compare_with, tc.TileLayout):
-        raise tc.RequestError(f"draw: compare_with must be a layout, got {short_repr(compare_with)}")
+    width = WIDTH.check(width, "draw", "width")
+    if compare_with is not None:
+        instance_of("a layout", tc.TileLayout).check(compare_with, "draw", "compare_with")
     selection = Selection.read(select)
     if isinstance(x, tc.Plan):
         return _of_plan(x, kind, selection, compare_with, width)
@@ -152,16 +152,11 @@ def _fits(figures: FigureMaker, selection: str, width: int) -> bool:
         return False
 
 
-def _has_owners(layout: tc.TileLayout) -> bool:
-    """Return True if the layout has thread axes."""
-    return any(axis.name not in ("m", *TENSOR_AXES) for axis in layout.axes)
-
-
 def _region_of(x: Any) -> Any:
     """Return a region, or the whole region of a buffer or of a layout; a layout has elements of its swizzle's size or 4 bytes."""
     if isinstance(x, tc.TileLayout):
         shape, per_element = tuple(it.extent for it in x.shard), x.swizzle.per_element if x.swizzle is not None else 2
-        if _has_owners(x):
+        if any(axis.name not in ("m", *TENSOR_AXES) for axis in x.axes):  # threads own the elements
             return tc.Buffer(shape, "float32", space="local", layout=x, name="fragment")[...]
         space = "tmem" if TENSOR_AXES & {axis.name for axis in x.axes} else "global"
         return tc.Buffer(shape, _ELEMENTS.get(per_element, "uint32"), space=space, layout=x, name="layout")[...]

@@ -9,16 +9,7 @@ import numpy as np
 import tilecopy as tc
 from tilecopy.costs import LINE_BYTES
 
-from .grids import (
-    by_address,
-    by_coordinate,
-    instructions_text,
-    legend_of,
-    notes_of,
-    side_title,
-    tensor_panel,
-    within,
-)
+from .grids import by_address, by_coordinate, instructions_text, legend_of, notes_of, side_title, tensor_panel, within
 from .selection import Selection, TooLargeError
 from .svg import Figure, Panel, Rectangle, rectangles
 from .trace import NO_PLACE, CopySide, CopyTrace, holders
@@ -67,10 +58,7 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         "Thread t0 issues the copy. One box = bytes that are contiguous on both sides. Label: the instruction (c0 is the first) "
         "and the first element."
     )
-    panels = [
-        [_panel(trace, trace.source, source, source)],
-        [_panel(trace, trace.destination, destination, source)],
-    ]
+    panels = [[_panel(trace, trace.source, source, source)], [_panel(trace, trace.destination, destination, source)]]
     signs = {"frame": "lanes of one warp", "absent": "neither read nor written"}
     notes = [instructions_text(trace)]
     if (descriptor := getattr(trace.partition, "descriptor", None)) is not None:

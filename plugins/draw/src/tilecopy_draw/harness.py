@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tilecopy as tc
-from tilecopy.harness import (
-    COMPLETIONS,
-    OPTIONS,
-    TMEM_LANES,
-    Harness,
-    HarnessCopy,
-    HarnessMemory,
-    element_storage,
-)
+from tilecopy.harness import COMPLETIONS, OPTIONS, TMEM_LANES, Harness, HarnessCopy, HarnessMemory, element_storage
 
 from tilecopy_core.plugin import Iter, bounds_of, evaluate, short_repr, substitute, symbols_of
 

@@ -346,17 +346,11 @@ def _copy_accesses(
         number = np.array([order[event.line, turn] for turn in turns.tolist()])
         for which, side in parts:
             rows_of_side = np.recarray(len(mine), _TOUCHED)
-            rows_of_side.instruction, rows_of_side.line, rows_of_side.thread, rows_of_side.cta = (
-                number,
-                event.line,
-                mine,
-                side.ctas[chosen],
-            )
+            rows_of_side.instruction, rows_of_side.line = number, event.line
+            rows_of_side.thread, rows_of_side.cta = mine, side.ctas[chosen]
             rows_of_side.byte = side.offsets[chosen] - (first if side.space == "tensor" else 0)
-            rows_of_side.bytes, rows_of_side.read = (
-                event.bytes,
-                event.read[chosen] if isinstance(event, Transfer) else event.bytes,
-            )
+            rows_of_side.bytes = event.bytes
+            rows_of_side.read = event.read[chosen] if isinstance(event, Transfer) else event.bytes
             rows_of_side.warp, rows_of_side.phase = mine // 32, mine % 32 * max(1, event.bytes // BANK_BYTES) // 32
             rows[which].append(rows_of_side)
     touched = [np.concatenate(side).view(np.recarray) if side else np.recarray(0, _TOUCHED) for side in rows]
