@@ -187,7 +187,7 @@ def problems(draw: st.DrawFn) -> Problem:
             st.sampled_from([1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 48, 64, 77, 100, 128, 130, 256]), min_size=1, max_size=5
         )
     )
-    while prod(extents) > 20_000:
+    while prod(extents) > 8_000:
         extents[extents.index(max(extents))] //= 3
     rank = len(extents)
     pads = st.sampled_from([0, 0, 0, 1, 4, 8])

@@ -30,7 +30,7 @@ from tilecopy_testkit.campaign_report import report, totals
 from tilecopy_testkit.drawing import case_of_seed
 
 ABLE = sorted(name for name, why in skipped_variants().items() if not why)
-SHARE = 20
+SHARE = 10
 """Requests of each variant at every run."""
 SEED = int(os.environ.get("TILECOPY_TESTKIT_SEED", secrets.randbits(31)))
 

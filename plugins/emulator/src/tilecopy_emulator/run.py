@@ -279,7 +279,8 @@ def _run(launch: Launch, progress: Callable[[int, int], None] | None) -> None:
             waiting.append(machine)
             version = -1
         for machine in waiting:
-            stuck = machine.run()
+            with np.errstate(all="ignore"):  # around all instructions: entering it costs as much as many of them
+                stuck = machine.run()
             if stuck is None:
                 finished += machine.copies * machine.unit_ctas
                 if progress is not None:

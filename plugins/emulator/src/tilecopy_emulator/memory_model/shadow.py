@@ -249,7 +249,7 @@ class ShadowMemory:
             exempt = np.zeros(len(entries), bool)
             chosen = np.nonzero(foreign)[0]
             for kinds in (_writes_met(stamps), (READ,)):
-                part = chosen[np.isin(self._kind[entries[chosen]], kinds)]
+                part = chosen[(self._kind[entries[chosen], None] == kinds).any(axis=1)]
                 wrote = READ not in kinds
                 exempt[part] = self._demand(
                     positions[part], self._stamp[entries[part]], cells, judge, wrote=wrote,
@@ -349,7 +349,7 @@ class ShadowMemory:
         else:
             hits = np.isin(self._cell[: self.count], cells)
         if kinds:
-            hits = hits & np.isin(self._kind[: self.count], kinds)
+            hits = hits & (self._kind[: self.count, None] == kinds).any(axis=1)
         now = 0 if stamps is None else int(strength_of(stamps[0]))
         entries = np.nonzero(hits)[0]
         if now:

@@ -75,8 +75,7 @@ def compile_arithmetic(instruction: Instruction, program: Program, table: Mappin
         if compares and machine.trial >= 0:
             operands[:2] = _comparison_sides(machine, lanes, readers)
         try:
-            with np.errstate(all="ignore"):
-                result = compute(*operands)
+            result = compute(*operands)
         except UndefinedResultError as error:
             _raise_undefined(machine, lanes, error)
         if only is not None:

@@ -75,8 +75,7 @@ def atomic_step(
 
     def update_of(values: list[Any]) -> Callable[..., Any]:
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
-            with np.errstate(all="ignore"):
-                return (in_shared if shared else compute)(old, *(_pick(value, rows, columns) for value in values))
+            return (in_shared if shared else compute)(old, *(_pick(value, rows, columns) for value in values))
 
         return update
 

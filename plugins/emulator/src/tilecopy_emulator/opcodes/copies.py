@@ -513,8 +513,7 @@ def _combine(data: dict[str, Any], old: Any, raw: Any) -> Any:
         return raw
     kind = f"u{data['element']}"
     old, raw = np.ascontiguousarray(old), np.ascontiguousarray(np.broadcast_to(raw, old.shape))
-    with np.errstate(all="ignore"):
-        return np.ascontiguousarray(data["compute"](old.view(kind), raw.view(kind))).view(np.uint8)
+    return np.ascontiguousarray(data["compute"](old.view(kind), raw.view(kind))).view(np.uint8)
 
 
 def _red_async(instruction: Instruction, program: Program) -> Step:
