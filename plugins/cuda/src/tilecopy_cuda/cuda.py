@@ -37,7 +37,7 @@ from .module_lifetime import LoadedKernel, Modules
 from .module_loader import ModuleLoader
 from .prepared_launch import ReadyLaunch, ready_launch
 
-if TYPE_CHECKING:  # a relayout never repeats a launch by its arrays
+if TYPE_CHECKING:  # imported when needed, because a relayout does not use it
     from .repeated_launch import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
@@ -253,7 +253,9 @@ class CudaExecutor:
     ) -> bool:
         """Launch and return True if these arguments fit a cached launch with other addresses; else return False."""
         state: _KernelState | None = kernel._caches.states.get(self)
-        if state is None or (device is not None and type(device) is not int):  # True is equal to 1
+        if state is None or (
+            device is not None and type(device) is not int
+        ):  # `device` must not be a bool, because True equals 1
             return False
         try:
             repeated = state.launches[_place_key(grid, device), *map(type, arguments)]

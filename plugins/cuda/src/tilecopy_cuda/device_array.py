@@ -59,7 +59,7 @@ class DeviceArray:
             what = f"DeviceArray: shape {short_repr(shape)}: {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
         self._dropped = weakref.finalize(self, _free_dropped, self._executor.driver, device, self.pointer)
-        self._dropped.atexit = False  # the memory ends with the context
+        self._dropped.atexit = False  # the context frees the memory
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Launches for arguments like those of an earlier call, by functions whose code is written for the arguments' types.
+"""Repeated launches with arguments like those of an earlier call, by functions that are generated for the arguments' types.
 
-A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the reads of every argument
-stand one after the other in the text of one function. torch compares tensors with those of the newest launch in one call, which costs
-a quarter of reading them. What else decides whether the arguments fit is read and compared, and looked up only if it differs.
+A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the generated function reads
+all arguments in straight-line code. torch compares tensors with those of the newest launch in one call, which costs a quarter of
+reading them. The other properties are read and compared, and looked up only if they differ.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _argument_comment(argument: Argument, function: CopyFunction) -> str:
 def _size(buffer: Buffer) -> str:
     try:
         return f", {buffer.memory.span_bytes} bytes"
-    except LayoutError:  # known at launch only
+    except LayoutError:  # it is known only at launch
         return ""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .kernel.load import load_kernel
     from .module_text import ptx_text
-else:  # a checker would take every name for one of the package
+else:  # with a __getattr__, a type checker would accept every name
     _LATER = {
         "tilecopy_core": tilecopy_core.__all__,
         "tilecopy_partitions": ["mma_fragment", "tile_fragment"],
@@ -40,5 +40,5 @@ else:  # a checker would take every name for one of the package
 
 
 def __dir__() -> list[str]:
-    """Also the names that are imported when they are first asked for."""
+    """Return the names of the package, with those that are imported at their first use."""
     return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ from .catalog import install_line
 def main() -> None:
     """Run the console script ``tilecopy``, which tilecopy-cli declares."""
     try:
-        points = distribution("tilecopy-cli").entry_points  # of that one alone: others may be broken
+        points = distribution("tilecopy-cli").entry_points  # only of this package, because others may be broken
     except PackageNotFoundError:
         sys.exit(f"tilecopy: the command line is not installed: {install_line('tilecopy-cli')}")
     next(iter(points.select(group="console_scripts", name="tilecopy"))).load()()

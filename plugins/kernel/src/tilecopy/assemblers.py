@@ -203,7 +203,7 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
         return _loaded_nvjitlink()
     except ImportError as error:
         raise AssemblerError(f"nvJitLink is not installed: {how_to_install('nvjitlink')}") from error
-    except RuntimeError as error:  # the bindings are there; their library is not, or it wants a driver
+    except RuntimeError as error:  # the bindings are installed, but their library is missing or needs a driver
         first_line = str(error).partition("\n")[0]
         raise AssemblerError(
             f"nvJitLink is not installed, or too old ({first_line}): "

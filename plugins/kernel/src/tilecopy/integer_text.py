@@ -87,7 +87,7 @@ def read(text: str | int, names: Mapping[str, Int]) -> Int:
     if not isinstance(text, str):
         raise RequestError(f"expression must be an integer or a string, got {text!r}")
     try:
-        numbered = {name: f"_{number}" for number, name in enumerate(names)}  # a size may be called lambda, or min
+        numbered = {name: f"_{number}" for number, name in enumerate(names)}  # a size may have the name lambda or min
         plain = _WORD.sub(lambda word: numbered[word[0]], text)
         return _value(ast.parse(plain, mode="eval").body, {numbered[name]: value for name, value in names.items()})
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError) as error:

@@ -230,7 +230,7 @@ def compare(
         rows += sorted(ways, key=lambda way: way.cost)
     if not rows:
         first = {"scope": scope, "target": several[0], "registry": registry, "outside": outside}
-        plan(dst, src, op=op or OPS[0], **first, **options)  # raises what says why, the nearest reason first
+        plan(dst, src, op=op or OPS[0], **first, **options)  # raises an error with the reasons, the nearest first
         reasons_text = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
         raise NoVariantError(
             f"the cost of no variant can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}

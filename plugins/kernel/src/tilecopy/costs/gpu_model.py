@@ -1,4 +1,4 @@
-"""The time that copies take on a GPU, from their counts. The data of each GPU is a file of its own, such as :mod:`.h200`."""
+"""The model of the time that copies take on a GPU, from their counts. Each GPU has a module with its data, such as :mod:`.h200`."""
 
 from __future__ import annotations
 

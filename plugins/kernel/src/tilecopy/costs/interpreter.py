@@ -283,7 +283,7 @@ class CopyInterpreter:
             return operands[0] if name in ("mov", "cvta") and len(operands) == 1 else None
         try:
             return operation(*operands)
-        except TypeError:  # another form of it, with more operands
+        except TypeError:  # another form of the instruction, with more operands
             return None
 
     # ------------------------------------------------------------------------------------------- memory

@@ -297,7 +297,7 @@ def _interface_facts(
         shape, strides = tuple(map(int, interface["shape"])), interface.get("strides")
         written_dtype = np.dtype(interface["typestr"])
         elements = row_major(shape) if strides is None else _elements(where, strides, written_dtype.itemsize)
-        dtype = getattr(argument, "dtype", written_dtype)  # the framework's own knows bfloat16
+        dtype = getattr(argument, "dtype", written_dtype)  # the framework's dtype may be bfloat16
         pointer = int(pointer or 0)
         stream = exported_stream(interface.get("stream"))
     except (KeyError, TypeError, ValueError) as error:

@@ -335,7 +335,9 @@ class BuiltKernel:
         """
         if "torch._dynamo" in sys.modules:
             compiler = getattr(sys.modules.get("torch"), "compiler", None)
-            if compiler is not None and compiler.is_dynamo_compiling():  # a graph break, and nothing below is traced
+            if (
+                compiler is not None and compiler.is_dynamo_compiling()
+            ):  # break the graph, so that nothing below is traced
                 call = compiler.disable(BuiltKernel.__call__)
                 return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
         caches = self._caches

@@ -112,7 +112,7 @@ def lower_kernel(
         if not described.scalars:
             check_all(bounds, launched, cluster3, {})
             bounds = ()  # all that they depend on is known
-    if described.scalars:  # what is proved for every size and scalar need not be checked at each launch
+    if described.scalars:  # launches need no checks that are proved for all sizes and scalars
         bounds = tuple(bound for bound in bounds if not bound.holds(known))
     return BuiltKernel(
         name=described.name,

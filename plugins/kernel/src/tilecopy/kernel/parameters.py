@@ -486,7 +486,7 @@ class SizeParameter(NumberParameter):
             facts, place = binding.arrays[source.array], source.place
             shape = facts.shape
             if source.dim >= len(shape):
-                raise LaunchError(f"{where} is {place}, but that has shape {shape}")
+                raise LaunchError(f"{where} is read from {place}, but the argument has shape {shape}")
             if source.stride and (shape[source.dim] == 1 or 0 in shape):
                 continue  # the stride of a single element is arbitrary
             value = (facts.strides if source.stride else shape)[source.dim]

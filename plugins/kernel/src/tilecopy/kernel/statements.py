@@ -202,7 +202,9 @@ class Index:
         if not self.clamp:
             return emit(ptx, register.type, f"mov.{register.type}", register)
         steps = [("min", self.most, "s" if signed else "u")]
-        if not signed and not never_negative(self.least) and not never_negative(self.most):  # no number for min.u
+        if (
+            not signed and not never_negative(self.least) and not never_negative(self.most)
+        ):  # negative bounds are not valid for min.u
             steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
