@@ -32,7 +32,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
         return f"it lowers {variant.op}, but this copy is a {request.op}"
     if request.spaces not in variant.spaces:
         pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
-        return f"memory pair {pair} is not one of {taken}"
+        return f"it copies {taken}, but this copy is {pair}"
     return variant.why_not_on(request.target)
 
 

@@ -159,10 +159,12 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            rule = "a required option must not have one" if self.required else "it must have one of the option's types"
-            raise PluginError(
-                f"Option {self.name} of types {short_repr(self.types)} has default {short_repr(self.default)}, required {self.required}: {rule}"
+            rule = (
+                "a required option must not have one"
+                if self.required
+                else f"it must have a type in {short_repr(self.types)}"
             )
+            raise PluginError(f"Option {self.name}: default {short_repr(self.default)} is not allowed, because {rule}")
 
     def fits(self, value: object) -> bool:
         """Return whether a value is of one of the types; an integer has at most 64 bits."""

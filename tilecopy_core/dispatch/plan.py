@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def edge_summary(self) -> str:
-        """A one-line description of the partition for tiles that exceed their arrays, or "" if every tile lies inside."""
+        """A one-line description of the partition for tiles that exceed their arrays, or "" if there are none."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 

@@ -52,7 +52,7 @@ class Swizzle:
 
     @property
     def period_elems(self) -> int:
-        """The number of elements after which the pattern repeats: a multiple of it in an address is not changed by the swizzle."""
+        """The number of elements after which the pattern of the swizzle repeats."""
         return 1 << self.per_element + self.atom_len + self.swizzle_len
 
     def apply(self, address: Any) -> Any:

@@ -29,7 +29,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "whole": "tilecopy_core.errors.integer_in",
         "is_int": "tilecopy_core.plugin.is_int_like",
         "masked": "tilecopy_core.plugin.masked_access",
-        "fuse": "tilecopy_core.plugin.fuse_pairs, of tuples of one iter",
+        "fuse": "tilecopy_core.plugin.fuse_pairs, on tuples of one iter",
         "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
         "Kind": "tilecopy_core.errors.Validator",
         "shown": "tilecopy_core.plugin.short_repr",

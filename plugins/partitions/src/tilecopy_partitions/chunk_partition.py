@@ -94,7 +94,7 @@ def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operan
 
 
 def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:
-    """Elements of a chunk, and whether bytes move as they lie (no swizzle, or the same one at the same phase).
+    """Return the elements of a chunk, and whether swizzles do not matter (none, or the same at the same phase).
 
     A swizzle permutes blocks of ``2**(M + B)`` elements within themselves. Whole blocks at equal phase are the same
     bytes on both sides; anything else is taken apart into pieces of the runs of ``2**M`` elements, each at its own

@@ -119,7 +119,7 @@ class FragmentElements:
         return moves
 
     def _place(self, sizes: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> int | None:
-        """Where an element of the memory operand's box lies, or None outside its buffer."""
+        """Return the offset of an element of the memory operand's box, or None if it is outside its buffer."""
         buffer = self.other.buffer
         coordinates = [start + step for start, step in zip(starts, steps, strict=True)]
         if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
@@ -129,7 +129,7 @@ class FragmentElements:
 
 
 def _facing(other: Region, fragment: Region) -> dict[int, int]:
-    """The fragment's dimension that each dimension of the other operand lies along."""
+    """Return the fragment's dimension for each dimension of the other operand."""
     return dict(zip(*([d for d, e in enumerate(r.extents) if e != 1] for r in (other, fragment)), strict=True))
 
 
@@ -175,7 +175,7 @@ def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBui
 
 
 def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """The destination's elements that face a place outside the fragment: no thread owns those, so all share them out."""
+    """Fill the destination's elements whose source is outside the fragment, which no thread owns; all threads share the work."""
     source, target, fill, bits = partition.fragment, partition.other, request.fill, partition.vec_bits
     leaving = [d for d in range(len(source.starts)) if request.may_exceed_bounds and any(source.exceeds(d))]
     if not leaving or fill is None:
@@ -202,7 +202,7 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
 
 
 def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:
-    """The coordinates of an element of a box, from its row-major index."""
+    """Return the coordinates of an element of a box for its row-major index."""
     inner, steps = prod(extents), list[Int]()
     for extent in extents:
         inner //= extent

@@ -48,7 +48,7 @@ def _load(
     mask: Register | bool,
     fill: tuple[int, ...] | None,
 ) -> None:
-    """A vector into the fragment; where it lies outside, what the request says."""
+    """Load a vector into the fragment; outside of the array, fill or keep it as the request says."""
     fragment, bits = partition.fragment.buffer, partition.vec_bits
     whole = ptx.local_words(fragment, register, bits)
     if mask is False:

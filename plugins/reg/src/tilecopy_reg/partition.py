@@ -204,7 +204,7 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
 
 
 def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> FragmentPartition | Decline:
-    """The partition whose vectors keep to some guards."""
+    """Return the partition whose vectors fit some guards."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("other", other)
     assert layout is not None
@@ -230,7 +230,7 @@ def _vectors(
     order: list[Pair],
     guards: tuple[Guard, ...],
 ) -> FragmentPartition | Decline:
-    """The partition of one order of a thread's private elements."""
+    """Return the partition for one order of a thread's private elements."""
     fragment, other = fragment_and_memory(request)
     memory_iters, register_iters = [pair[0] for pair in order], [pair[1] for pair in order]
     moving = [digit for digit in digits if not digit.replica and digit.extent > 1]

@@ -196,7 +196,7 @@ def _descending(pairs: list[Pair]) -> list[Pair]:
 
 
 def _by_lane(rows: list[Pair]) -> dict[int, int]:
-    """The element of the source that lies in each lane, from the first lane's, by lane."""
+    """Return the element of the source in each lane, relative to the first lane's, by lane."""
     element_of_lane = {0: 0}
     for lane, memory in rows:
         steps = [(int(lane.stride) * digit, int(memory.stride) * digit) for digit in range(lane.extent)]
@@ -211,7 +211,7 @@ _Tiles = list[tuple[int, list[int]]]
 def _tiles(
     request: CopyRequest, target: TileLayout, by_lane: Mapping[int, int]
 ) -> list[tuple[CopyShape, _Tiles]] | str:
-    """The shapes that the box's lanes and replicas are those of, with their tiles; or why there are none."""
+    """Return the shapes that have the box's lanes and replicas, with their tiles; or the reason why there are none."""
     name, offset, replica = request.dst.buffer.name, target.offset_on(TLane), target.replica
     if request.src.buffer.layout.replica:
         return f"source {request.src.buffer.name} has replicas"
@@ -298,7 +298,7 @@ def _atoms(
 
 
 def _constant(start: Int) -> int:
-    """The part of an offset that does not vary."""
+    """Return the constant part of an offset."""
     return start.const if isinstance(start, Expr) else start
 
 

@@ -44,7 +44,7 @@ def _opcode(kind: str, each: LaneTransfer, *, halves: bool) -> str:
 
 
 def _address(ptx: PtxBuilder, base: Register, partition: TransferPartition) -> Register:
-    """The first of the warp's 32 lanes, at the copy's column but for what is constant."""
+    """Return the address of the warp's first lane, at the variable part of the copy's column."""
     address = base
     lanes = ptx.tid // LANES % 4
     if not isinstance(lanes, int):

@@ -101,7 +101,7 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
 
 
 def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
-    """The indices of the threads that reach the copy, by whole warps."""
+    """Return the indices of the threads that reach the copy, which must form whole warps."""
     threads = request.active.cta_threads or request.scope.threads
     if request.active.cta_threads is None:  # a plan alone: starts may still name a thread of a larger CTA
         threads = max([threads, *(1 + (symbol.upper or 0) for symbol in symbols_of(there.offset_on(TLane)))])
@@ -114,7 +114,7 @@ def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
 
 
 def _in_tensor(request: CopyRequest, there: TileLayout, thread: Array, element: Array) -> tuple[Array, Array, int]:
-    """The lanes of each register's element, ``[copy, register]``, its column in elements from the start, and the copies."""
+    """Return the lanes of each register's element as ``[copy, register]``, its column in elements, and the number of copies."""
     place = element_places(TileLayout.of(there.shard, there.replica))
     copies = len(place["m"]) // there.size
     lane, column = (
@@ -133,7 +133,7 @@ def _slabs(request: CopyRequest, thread: Array, lane: Array) -> Array:
 
 
 def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Array, places: int) -> str | None:
-    """Each place of a destination is written, and once, by each of the scope's instances."""
+    """Return why a place of the destination is not written exactly once by each instance of the scope, or None."""
     fragment, tensor = fragment_and_memory(request)
     unit = thread // request.scope.threads
     written_places, counts = np.unique(np.stack([unit, row, column]), axis=1, return_counts=True)
@@ -152,7 +152,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
 def _words(
     request: CopyRequest, thread: Array, register: Array, row: Array, column: Array, there: TileLayout
 ) -> RegisterMap | Decline:
-    """The elements of each 32-bit register together, and the same registers in all threads."""
+    """Return the elements grouped by 32-bit registers, which must be the same in all threads."""
     fragment, tensor = fragment_and_memory(request)
     bits, name = fragment.buffer.dtype.bits, fragment.buffer.name
     per = 32 // bits
@@ -202,6 +202,6 @@ def _words(
 
 
 def _groups(place: Array, per: int) -> list[Array]:
-    """The elements of each register of each thread."""
+    """Return the elements of each register of each thread."""
     ends = np.flatnonzero((np.diff(place[0]) != 0) | (np.diff(place[1] // per) != 0)) + 1
     return np.split(place[1], ends)

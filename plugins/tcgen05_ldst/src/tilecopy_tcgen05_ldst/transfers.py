@@ -227,7 +227,7 @@ def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[l
 
 
 def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:
-    """Where each instruction begins in a run, and its repeats: powers of two, the widest first."""
+    """Return the start and the repeat count of each instruction in a run; counts are powers of two, the largest first."""
     at = 0
     while at < count:
         repeats = min(shape.most, 1 << (count - at).bit_length() - 1)
@@ -236,7 +236,7 @@ def _powers(count: int, shape: Shape) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(request: CopyRequest) -> str | None:
-    """A layout by name that the copy would be taken with, or None where the tensor is what does not fit."""
+    """Return the expression of a layout that would fit, or None if the tensor does not fit."""
     fragment, tensor = fragment_and_memory(request)
     shape = tuple(extent for extent in tensor.extents if extent > 1)
     warps = request.scope.threads // LANES

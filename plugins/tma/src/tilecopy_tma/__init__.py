@@ -120,7 +120,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
 
 
 def _of_16_bits(ptx: PtxBuilder, mask: Int) -> Register:
-    """A mask in a register of 16 bits, as multicast takes it."""
+    """Return a 16-bit register with a mask for multicast."""
     register = ptx.reg("b16")
     if isinstance(mask, int):
         ptx.instr("mov.b16", register, mask)

@@ -133,7 +133,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
         )
     if "atom" in mode and not request.target.has("swizzle_atoms"):
         return Decline(
-            f"target {request.target} has no swizzle_atoms: the swizzle {mode} of {tile.buffer.name} needs sm_100 or newer"
+            f"the target must be sm_100 or newer for the swizzle {mode} of {tile.buffer.name}, got {request.target}"
         )
     pieces = pieces_of(layout.unswizzled, array)
     if isinstance(pieces, Decline):
@@ -155,7 +155,7 @@ def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> A
 
 
 def _may_be_contiguous(array: Region) -> bool:
-    """Whether a region may be contiguous, or contiguous over more than a box: the cheap question before the partition of bulk copies."""
+    """Return whether a region may be contiguous, or contiguous over more than a box; a cheap test before partitioning."""
     sides = [pair for pair in zip(array.extents, array.buffer.shape, strict=True) if pair[0] > 1]
     return len(sides) < 2 or any(extent > MOST_BOX or structural_equal(extent, size) for extent, size in sides)
 
@@ -202,13 +202,13 @@ def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decli
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
     except ValueError:
-        return Decline(f"the tile {layout} cannot be split along the dimensions of {array}")
+        return Decline(f"the tile {layout} must be divisible into the dimensions of {array}, but is not")
     pieces = []
     for place, dim in enumerate(dims):
         unit = 1
         for it in reversed(grouped.shard[separators[place] : separators[place + 1]]):
             if not isinstance(it.stride, int):
-                return Decline(f"the tile has the stride {it.stride}, which is known only at run time")
+                return Decline(f"the strides of the tile must be known when the kernel is built, got {it.stride}")
             if it.extent > 1:
                 pieces.append(DimensionPiece(dim, it.extent, unit, it.stride))
             unit *= it.extent
@@ -227,7 +227,7 @@ def _of_pieces(
     size = array.buffer.dtype.bytes
     overhangs = [request.may_exceed_bounds and any(array.exceeds(dim)) for dim in range(len(array.starts))]
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
-        return Decline(f"{array} and {tile} have no dimension in which both are contiguous")
+        return Decline(f"{array} and {tile} must be contiguous in the same dimension, but are not")
     inner = pieces[0].dim
     axes, boxes = list[MapDimension](), list[DimensionPiece]()
     steps = list[DimensionPiece]()
@@ -240,7 +240,7 @@ def _of_pieces(
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
     if room < 0:
         return Decline(
-            f"{array} takes {MOST_DIMENSIONS - room} dimensions of a tensor map, which has {MOST_DIMENSIONS}"
+            f"{array} must need at most {MOST_DIMENSIONS} dimensions of a tensor map, got {MOST_DIMENSIONS - room}"
         )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
@@ -293,7 +293,7 @@ def _of_pieces(
 
 
 def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
-    """The largest part of a piece's extent that divides it; its multiples begin aligned in shared memory where that can be."""
+    """Return the largest divisor of a piece's extent for a box, preferably one whose multiples are aligned in shared memory."""
     if piece.extent <= most:
         return piece.extent
     counts = [count for count in range(most, 0, -1) if piece.extent % count == 0]
