@@ -1,4 +1,4 @@
-"""An exact test if strided arrays share bytes, so that ``a[::2]`` may be written from ``a[1::2]``.
+"""An exact test of whether strided arrays share bytes, so that ``a[::2]`` may be written from ``a[1::2]``.
 
 Two elements overlap if a sum of strides times bounded integers has a given value. Ranges of bytes decide most cases.
 The other cases are a search over the dimensions, bounded by the remaining distance and by the greatest common divisor of

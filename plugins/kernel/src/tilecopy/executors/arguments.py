@@ -144,7 +144,7 @@ def _becomes_an_array(argument: Any) -> bool:
 
 
 def host_facts(where: str, argument: Any) -> ArrayView:
-    """Return :func:`array_view` of an array that must be in host memory.
+    """Return the view of an array that must be in host memory; see :func:`array_view`.
 
     Raises:
         LaunchError: see :func:`array_view`, or the array is on a device.

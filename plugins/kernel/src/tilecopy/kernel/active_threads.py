@@ -1,4 +1,4 @@
-"""Which threads are active inside the conditions and loops of a kernel."""
+"""The threads that are active inside the conditions and loops of a kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def inside_condition(active: ActiveThreads, condition: Condition) -> ActiveThrea
 
 
 def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> ActiveThreads:
-    """Return the threads inside a loop, of the text ``text``, whose number of turns depends on some integers."""
+    """Return the active threads inside a loop with the text ``text``, whose iteration count depends on some integers."""
     scope = Scope("cta", active.cta_threads or MAX_CTA_THREADS)
     added = tuple((text, value) for value in turns if differs_within(value, scope))
     return attrs.evolve(active, deciding=active.deciding + added) if added else active
@@ -27,7 +27,7 @@ def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> Activ
 
 def _inside_conjunct(active: ActiveThreads, condition: Condition) -> ActiveThreads:
     mask = active.mask or (True,) * (active.cta_threads or 0)
-    if condition.op == "elect" and active.count() is not None:  # which lane does not matter here: the first
+    if condition.op == "elect" and active.count() is not None:  # any lane would do, so take the first
         first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
         return attrs.evolve(active, mask=tuple(first))
     deciding = [_deciding_integers(leaf) for leaf in condition.leaves()]
@@ -42,7 +42,7 @@ def _inside_conjunct(active: ActiveThreads, condition: Condition) -> ActiveThrea
 
 
 def _deciding_integers(leaf: Condition) -> tuple[Int, ...] | None:
-    """Return integers such that threads with equal values of them agree on a comparison; None if those are not known.
+    """Return integers on which a comparison depends, so that threads with equal values agree, or None if they are not known.
 
     For loaded data they are the address: threads that load one address get one value. For two integers they are the
     difference, or its sign: the quotient by a large power of two, which drops what a lane adds to a multiple.

@@ -290,7 +290,7 @@ def _convert(array_dtype: Any, declared: DType) -> str:
         return f'its elements are Python objects: pass a.astype("{declared}")'
     if declared.extended and isinstance(array_dtype, np.dtype):
         return (
-            f"NumPy has {declared} from the package ml_dtypes: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
+            f"NumPy needs the package ml_dtypes for {declared}: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
             "array has its bits, or build the kernel for the array's dtype"
         )
     return f"convert the array to {declared}, or build the kernel for its dtype"
