@@ -402,6 +402,7 @@ def test_each_kind_is_warned_of_once_and_noted_always() -> None:
     assert len(warned) == 2 and all(noted)
 
 
+@pytest.mark.filterwarnings("error")
 def test_where_it_is_an_error_each_such_copy_raises() -> None:
     registry = tc.Registry()
     for _ in range(2):
