@@ -72,7 +72,7 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a variant's record alone excludes a request, before any hook is called; or None."""
+    """Return why a variant's record excludes a request before any hook is called, or None."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, {})
     return why or options_missing(variant, request)[0]
 

@@ -133,7 +133,9 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
                 return NotImplemented
             if not is_int_like(other) and not isinstance(other, np.integer):
                 kind = type(other).__name__
-                raise RequestError(f"'{self} {op} {short_repr(other)}': index arithmetic takes integers, got {kind}")
+                raise RequestError(
+                    f"'{self} {op} {short_repr(other)}': operands of index arithmetic must be integers, got {kind}"
+                )
             other = int(other)
         return compute(self, other)
 

@@ -1,4 +1,4 @@
-"""The axes of strides: memory axes and the thread hierarchy."""
+"""The axes along which strides run: memory, threads and CTAs."""
 
 from __future__ import annotations
 

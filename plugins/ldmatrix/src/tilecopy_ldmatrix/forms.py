@@ -1,4 +1,4 @@
-"""The forms of ldmatrix and stmatrix: which lane and register element holds each element of one matrix."""
+"""The forms of ldmatrix and stmatrix: the lane and register element of each element of one matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first-party variants and their packages, for error messages.
+"""A table of the first-party variants and their packages, for error messages.
 
 The core reads :data:`KNOWN_VARIANTS` through the entry-point group ``tilecopy.known.v1``. tests/integration/test_packages.py compares it with the
 records of the variants and with plugins/*/pyproject.toml.

@@ -78,5 +78,7 @@ def cp(
 ) -> None:
     """Write ``tcgen05.cp``, which copies the rows of a descriptor to the lanes of a shape such as ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
-        raise PtxError(f"tcgen05.cp takes a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}")
+        raise PtxError(
+            f"tcgen05.cp: the operands must be a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}"
+        )
     ptx.instr(f"tcgen05.cp.cta_group::{cta_group}.{shape}", f"[{address}]", descriptor)

@@ -1,4 +1,4 @@
-"""The form for transposes, which swaps bits of the lane's number with bits of the register's number.
+"""The shuffle form for transposes, which swaps bits of the lane's number with bits of the register's number.
 
 Where a copy permutes the bits of (lane, register, byte), a bit of the lane that becomes one of the register is exchanged
 between pairs of registers: each lane sends the one of a pair that its partner needs and keeps the other, half a shuffle a

@@ -1,4 +1,4 @@
-"""The general form, which combines each word from words of other lanes with one shuffle per source register and lane.
+"""The general shuffle form, which combines each word from words of other lanes with one shuffle per source register and lane.
 
 A shuffle hands every lane the same register of a lane of its choice. So a word that takes bytes from several registers,
 or from several lanes in one, is fetched in as many shuffles; ``prmt`` with a selector that depends on the lane merges them.
@@ -51,7 +51,7 @@ class Gather:
 
     @property
     def fetches(self) -> tuple[Fetch, ...]:
-        """The different fetches of all words."""
+        """The fetches of all words, each once."""
         return tuple(dict.fromkeys(fetch for word in self.words for fetch in word.fetches))
 
     @property
