@@ -8,6 +8,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,17 +157,23 @@ ROOMS = {f"tilecopy_core.{path.parent.name}" for path in (ROOT / "tilecopy_core"
 SOURCES = {release.package_in(folder).source: project for folder, project in PROJECTS.items()}
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Every node of a file's tree."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports_of_ours(path: Path) -> list[tuple[str, list[str], bool]]:
     """Module, names and whether it is imported at once, for every absolute import of our packages."""
-    tree, found = ast.parse(path.read_text()), []
-    later = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node)}
-    later |= {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
+    nodes, found = nodes_of(path), []
+    blocks = [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
+    later = {id(inner) for node in blocks for inner in ast.walk(node) if isinstance(inner, ast.Import | ast.ImportFrom)}
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and not node.level:
             found.append((node.module or "", [alias.name for alias in node.names], id(node) not in later))
         elif isinstance(node, ast.Import):
@@ -316,7 +323,7 @@ def _opcodes(line: str) -> list[str]:
 
 
 def _regular_expressions(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).partition(".")[0] in ("re", "pattern"):
             parts = (part for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant))
             yield "".join(part.value for part in parts if isinstance(part.value, str))
@@ -329,7 +336,7 @@ def imports_inside(source: Path) -> dict[Path, set[Path]]:
     imports: dict[Path, set[Path]] = {path: set() for path in modules.values()}
     for parts, path in modules.items():
         package = parts if path.name == "__init__.py" else parts[:-1]
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom):
                 base = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
                 base = tuple(filter(None, base if node.level else (node.module or "").split(".")))
