@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Generator, Iterator, MutableMapping
+from functools import cache
 from typing import Any
 
 import attrs
@@ -47,11 +48,18 @@ class _Environment(MutableMapping[str, str]):
         return len(self._real)
 
 
+@cache
+def _compared_fields(kind: type) -> tuple[str, ...] | None:
+    """Return the names of a record's fields that are compared, or None for a type that is not a record."""
+    return tuple(f.name for f in attrs.fields(kind) if f.eq and f.init) if attrs.has(kind) else None
+
+
 def snapshot(value: Any) -> Any:
     """Return the nested contents of a record, to compare the record before and after a call."""
-    if attrs.has(type(value)):
-        fields = (f for f in attrs.fields(type(value)) if f.eq and f.init)
-        return type(value).__name__, tuple(snapshot(getattr(value, f.name)) for f in fields)
+    kind: Any = type(value)
+    names = _compared_fields(kind)
+    if names is not None:
+        return kind.__name__, tuple(snapshot(getattr(value, name)) for name in names)
     if isinstance(value, (tuple, list)):
         return tuple(map(snapshot, value))
     if hasattr(value, "items"):
