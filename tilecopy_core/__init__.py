@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .layout.dtypes import DTYPES, DType, dtype_of
     from .layout.notation import R, S
     from .layout.swizzle import Swizzle, swizzle
-    from .layout.tile import Layout, SwizzledLayout, TileLayout
+    from .layout.tile_layout import Layout, SwizzledLayout, TileLayout
     from .memory.buffers import SPACES, Buffer, Region
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry
@@ -65,7 +65,7 @@ else:  # a checker would take every name for one of the package
         ".layout.dtypes": "DTYPES DType dtype_of",
         ".layout.notation": "R S",
         ".layout.swizzle": "Swizzle swizzle",
-        ".layout.tile": "Layout SwizzledLayout TileLayout",
+        ".layout.tile_layout": "Layout SwizzledLayout TileLayout",
         ".memory.buffers": "Buffer Region SPACES",
         ".registry.hookspecs": "VariantPlugin hookimpl",
         ".registry.registry": "Registry default_registry",

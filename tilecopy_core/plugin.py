@@ -9,7 +9,7 @@ import sys
 from opcode import opmap
 from typing import NoReturn
 
-from .description.checks import (
+from .description.predicate_checks import (
     Check,
     divides_threads,
     first_failure,
@@ -37,8 +37,8 @@ from .description.request import (
 from .description.scope import ActiveThreads, Scope, axis_index, by_thread
 from .description.target import Target
 from .errors import short_repr
-from .errors.process_lock import LOCK
-from .errors.records import frozen
+from .errors.attrs_classes import frozen
+from .errors.fork_lock import LOCK
 from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
 from .integers.expr import evaluate, structural_equal, substitute
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse_pairs, m, row_major, swizzle
@@ -46,7 +46,7 @@ from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
 from .layout.notation import S
 from .memory.buffers import Buffer, Region
-from .memory.outside import Outside
+from .memory.out_of_bounds import Outside
 from .ptx import Access, Address, PtxBuilder, Register, TensorPlace, masked_access
 from .registry.hookspecs import VariantPlugin, hookimpl
 from .registry.renamed import RENAMED, needed_change

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from install_lines import Line, faults, installed_by
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
-from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.builtin_commands import tilecopy
 from tilecopy_testkit.command import new_variant
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import tilecopy as tc
 import tilecopy_ldgsts
 from click.testing import CliRunner
 from tilecopy import harness
-from tilecopy_cli.commands import tilecopy as command_line
+from tilecopy_cli.builtin_commands import tilecopy as command_line
 from tilecopy_draw import draw
 from tilecopy_testkit import VariantUnderTest
 

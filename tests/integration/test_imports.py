@@ -29,8 +29,8 @@ def test_an_import_takes_no_framework_and_nothing_of_cuda(package: str) -> None:
 @pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy"])
 def test_a_name_imports_what_it_needs_when_it_is_first_used(package: str) -> None:
     modules = imported_by(f"import {package}")
-    assert "numpy" not in modules and "tilecopy_core.layout.tile" not in modules
-    assert "tilecopy_core.layout.tile" in imported_by(f"import {package}; {package}.TileLayout")
+    assert "numpy" not in modules and "tilecopy_core.layout.tile_layout" not in modules
+    assert "tilecopy_core.layout.tile_layout" in imported_by(f"import {package}; {package}.TileLayout")
 
 
 @pytest.mark.parametrize("package", ["tilecopy_core", "tilecopy", "tilecopy_relayout", "tilecopy_cuda"])

@@ -14,7 +14,7 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner, Result
 from tilecopy import S, TCol, TileLayout, TLane
-from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cli.builtin_commands import tilecopy as command
 from tilecopy_test_helpers.mentions import is_hazard, mentions
 
 ROOT = Path(__file__).parents[2]

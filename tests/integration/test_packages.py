@@ -129,9 +129,9 @@ PUBLIC = {
         "tilecopy.assemblers",
         "tilecopy.costs",
         "tilecopy.executors",
-        "tilecopy.files",
+        "tilecopy.atomic_files",
         "tilecopy.harness",
-        "tilecopy.nvidia",
+        "tilecopy.nvidia_packages",
         "tilecopy.overlap",
         "tilecopy.validators",
         "tilecopy_cli.command",
@@ -293,7 +293,7 @@ OTHER_TEXT = {
     "debug_info.py": "line tables of DWARF",
     "compiler.py": "the output of NVRTC",
     "driver.py": "errors of a loader",
-    "integer_text.py": "integers of Python",
+    "expression_text.py": "integers of Python",
 }
 """Modules with regular expressions that look like those over PTX -> what they read."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tilecopy import AssemblerError, HazardError, LaunchError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.cuda_cpp import compile_cuda
-from tilecopy_emulator.cuda_cpp.host_code import source_file
+from tilecopy_emulator.cuda_cpp.host_removal import source_file
 from tilecopy_emulator.cuda_cpp.instances import launched_instances
 from verification_suites import arguments_of, stop
 

@@ -141,7 +141,7 @@ def tests() -> list[Part]:
     """Return the parts that check results, of which several may run at the same time."""
     views = [
         "tests/core/memory/test_views.py",
-        "tests/core/memory/test_outside.py",
+        "tests/core/memory/test_out_of_bounds.py",
         "plugins/kernel/tests/test_sizes.py",
         "tests/integration/test_index_from_memory.py",
     ]

@@ -23,11 +23,11 @@ from ..errors import (
     optional,
     short_repr,
 )
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import plain
 from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic
-from ..memory.outside import Outside, outside_of
+from ..memory.out_of_bounds import Outside, outside_of
 from .scope import MAX_CTA_THREADS, ActiveThreads, Scope, differs_within
 from .target import FEATURES, TARGETS, Target, target_of, targets_with
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from ..errors import RequestError, integer_in, one_of, optional, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
 from ..integers.expr import evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 from ..layout import Axis

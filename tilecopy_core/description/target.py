@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import TargetError, did_you_mean, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 
 Version = tuple[int, int]
 

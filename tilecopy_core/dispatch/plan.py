@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from ..description.checks import not_as_declared, of_another_kind, options_missing
-from ..description.packed import in_bytes
+from ..description.predicate_checks import not_as_declared, of_another_kind, options_missing
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
+from ..description.subbyte_elements import in_bytes
 from ..description.target import Target
 from ..errors import NoVariantError, PluginError, RequestError, TilecopyError, attribute, integer, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..layout import html_table
 from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, short_error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..description.request import OPS, CopyRequest
 from ..errors import NoVariantError, UnknownOptionError, did_you_mean, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..registry.distributions import distributions
 from ..registry.installable import KNOWN_GROUP, known_variants
 from ..registry.lazy_names import KNOWN

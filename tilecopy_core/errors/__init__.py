@@ -12,9 +12,9 @@ from inspect import CO_VARARGS
 from itertools import chain, repeat
 from typing import Any, ParamSpec, TypeVar
 
-from .patterns import pattern as pattern
-from .process_lock import LOCK
-from .records import frozen as frozen
+from .attrs_classes import frozen as frozen
+from .fork_lock import LOCK
+from .lazy_regex import pattern as pattern
 
 __all__ = ["FLAG", "TEXT", "Validator", "checked", "instance_of", "integer", "integer_in", "one_of", "optional"]
 __all__ += ["short_repr", "tuple_of"]

@@ -7,7 +7,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
 from ..errors import RequestError, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 
 __all__ = ["Condition", "RunTime"]
 

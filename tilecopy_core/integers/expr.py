@@ -21,7 +21,7 @@ import attrs
 import numpy as np
 
 from ..errors import RequestError, Validator, checked, integer, one_of, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
 __all__ = ["Atom", "Expr", "INT", "Int", "OPERATIONS", "Symbol", "add", "bounds_of", "constant_of", "divisor_of"]

@@ -5,9 +5,9 @@ from .boxes import Iter, Pair, box, fuse, fuse_pairs, leaving, surely_leaves
 from .dtypes import DTYPE_ALIASES, DTYPES, DType, dtype_of
 from .html import html_table
 from .notation import R, S
-from .strided import StridedLayout
+from .strided_layout import StridedLayout
 from .swizzle import Swizzle, swizzle
-from .tile import Layout, SwizzledLayout, TileLayout, along, checked_extents, checked_order, row_major
+from .tile_layout import Layout, SwizzledLayout, TileLayout, along, checked_extents, checked_order, row_major
 
 __all__ = ["AXES", "DTYPES", "DTYPE_ALIASES", "DType", "Axis", "Iter", "Layout", "Pair", "R", "S", "StridedLayout"]
 __all__ += ["Swizzle", "SwizzledLayout", "TCol", "TLane", "TileLayout", "along", "box", "checked_extents"]

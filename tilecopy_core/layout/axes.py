@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from ..errors import TEXT, LayoutError, one_of, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Int, constant_of, is_int_like, key_of, plain, terms_of
 
 

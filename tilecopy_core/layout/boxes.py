@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ..errors import LayoutError, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers import bounds_of, divisor_of, is_int_like, is_multiple, key_of, plain
 from ..integers.expr import Expr, Int, add, mul, structural_equal, sub
 from .axes import Axis, OnAxis, m

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, short_repr
-from ..errors.process_lock import LOCK
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.fork_lock import LOCK
 
 
 @frozen(repr=False)

@@ -8,7 +8,7 @@ from ..errors import LayoutError, short_repr
 from ..integers.expr import bounds_of, is_int_like, plain
 from .axes import OnAxis, m
 from .boxes import Iter
-from .tile import TileLayout, checked_extents, row_major
+from .tile_layout import TileLayout, checked_extents, row_major
 
 
 class _Bracket:

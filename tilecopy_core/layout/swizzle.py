@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from ..errors import LayoutError, did_you_mean, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of, optional, short_repr
-from ..errors.patterns import pattern
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.lazy_regex import pattern
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, structural_equal, sub
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves

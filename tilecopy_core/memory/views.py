@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from ..errors import LayoutError, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Expr, Int, bounds_of, is_multiple, mul, structural_equal
 from ..layout import Axis, Iter, StridedLayout, Swizzle, TCol, TileLayout, m, row_major
 

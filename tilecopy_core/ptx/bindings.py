@@ -13,7 +13,7 @@ import attrs
 
 from ..description.target import STATIC_SHARED_LIMIT_BYTES, Target
 from ..errors import PtxError
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Symbol
 from ..memory.buffers import Buffer, Memory
 from .emitter import Emitter, pure_once

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeAlias
 
 from ..description.target import Target
 from ..errors import PtxError, short_repr
-from ..errors.patterns import pattern
+from ..errors.lazy_regex import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parse_lines
 from .operands import STEM, TYPE_BITS, Operand, Register, Written, register_of

@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ..description.target import MBARRIER_TX_LIMIT, Target, Version, target_of
 from ..errors import PtxError, TargetError, short_repr
-from ..errors.patterns import pattern
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.lazy_regex import pattern
 from .operands import Address, Register
 
 __all__ = ["OpcodeForm", "Instruction", "Needs", "Place", "Role", "forms_of", "instruction_of", "opcode_words"]

@@ -9,8 +9,8 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from ..errors.patterns import pattern
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.lazy_regex import pattern
 from .instructions import Role, instruction_of
 from .operands import Register, Vector, Written
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import attrs
 
 from ..errors import PtxError, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 
 TYPE_BITS = {"pred": 1, "b16": 16, "b32": 32, "b64": 64, "f32": 32, "f64": 64}
 """Register type -> its width in bits."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..errors.process_lock import LOCK
+from ..errors.fork_lock import LOCK
 from .distributions import Installed, canonical, distributions
 from .entry_points import (
     PluginWarning,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PluginError
-from ..errors.patterns import pattern
-from ..errors.process_lock import LOCK
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.fork_lock import LOCK
+from ..errors.lazy_regex import pattern
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoints

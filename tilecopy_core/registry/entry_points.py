@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ..errors import PluginError, without_addresses
-from ..errors.patterns import pattern
-from ..errors.process_lock import LOCK
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.fork_lock import LOCK
+from ..errors.lazy_regex import pattern
 from .distributions import canonical, distributions, release, text_of
 from .renamed import needed_change
 from .version import __version__

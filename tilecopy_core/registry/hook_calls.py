@@ -19,7 +19,7 @@ import pluggy
 
 from ..description.request import Accept, Decline, Variant
 from ..errors import did_you_mean, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from . import hookspecs
 from .entry_points import Source, short_error
 from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from .entry_points import installed_sources, load, short_error, warn_outside
 
 KNOWN_GROUP = "tilecopy.known.v1"

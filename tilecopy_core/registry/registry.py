@@ -17,8 +17,8 @@ import pluggy
 
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, instance_of, short_repr, tuple_of
-from ..errors.process_lock import LOCK
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
+from ..errors.fork_lock import LOCK
 from .distributions import canonical, forget_distributions
 from .entry_points import (
     THIS_PROCESS,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.builtin_commands import tilecopy
 
 
 @pytest.mark.parametrize(

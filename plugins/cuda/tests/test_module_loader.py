@@ -15,7 +15,7 @@ import attrs
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cli.builtin_commands import tilecopy as command
 from tilecopy_cuda import ComputeCache, CudaExecutor
 from tilecopy_test_helpers.fake_driver import FakeDriver, FakeTensor
 from tilecopy_test_helpers.programs import round_trip

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tilecopy import HazardError, LaunchError
+from tilecopy_cli.builtin_commands import tilecopy
 from tilecopy_cli.command import FileError
-from tilecopy_cli.commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.command import argument_of, emulate
 from tilecopy_test_helpers.mentions import mentions

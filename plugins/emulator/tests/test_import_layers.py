@@ -10,7 +10,7 @@ import tilecopy_emulator
 
 SOURCE = Path(tilecopy_emulator.__file__).parent
 ROOMS = (
-    "demands",
+    "argument_checks",
     "debug_info",
     "program",
     "memory_model",
@@ -26,7 +26,7 @@ ROOMS = (
     "bulk mma",
     "run signatures",
     "arguments",
-    "literals",
+    "argument_literals",
     "api executor",
     "cuda_cpp",
     "command __init__",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.builtin_commands import tilecopy
 from tilecopy_emulator import UnsupportedPtxError, parse, run_ptx
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.debug_info import LineDirective, LineTable, SourceLocation

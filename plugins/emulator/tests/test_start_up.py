@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tilecopy_emulator import UnsupportedPtxError, parse, run_cuda, run_ptx
-from tilecopy_emulator.cuda_cpp.precompiled import precompiled_headers
+from tilecopy_emulator.cuda_cpp.precompiled_headers import precompiled_headers
 from tilecopy_test_helpers.bounded_work import at_most
 
 KERNEL = """

@@ -13,7 +13,7 @@ import pytest
 import tilecopy as tc
 from click.testing import CliRunner
 from tilecopy import S, TileLayout, laneid
-from tilecopy_cli.commands import tilecopy as command
+from tilecopy_cli.builtin_commands import tilecopy as command
 from tilecopy_emulator import EmulatorExecutor, run_ptx
 from tilecopy_test_helpers.costed_kernels import KERNELS, swizzled
 from tilecopy_test_helpers.mentions import mentions

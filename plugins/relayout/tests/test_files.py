@@ -18,8 +18,8 @@ pytest.importorskip("rich")
 
 from tilecopy import RequestError
 from tilecopy_cli import npy
-from tilecopy_cli.commands import tilecopy
-from tilecopy_cli.errors import FileError
+from tilecopy_cli.builtin_commands import tilecopy
+from tilecopy_cli.file_errors import FileError
 from tilecopy_relayout.files import npy_files as files
 from tilecopy_relayout.planner import plan as planner
 from tilecopy_test_helpers import fake_planner

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
-from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.builtin_commands import tilecopy
 from tilecopy_testkit.campaign import (
     Campaign,
     Chunk,
@@ -27,7 +27,7 @@ from tilecopy_testkit.campaign import (
     subject_of,
 )
 from tilecopy_testkit.campaign_report import report, totals
-from tilecopy_testkit.drawing import case_of_seed
+from tilecopy_testkit.random_cases import case_of_seed
 
 ABLE = sorted(name for name, why in skipped_variants().items() if not why)
 SHARE = 10

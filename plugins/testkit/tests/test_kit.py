@@ -32,8 +32,8 @@ from tilecopy_testkit import (
 from tilecopy_testkit.checks import far_places_are_right
 from tilecopy_testkit.counterexample import difference
 from tilecopy_testkit.declines import declined_alone
-from tilecopy_testkit.drawing import case_of_seed
-from tilecopy_testkit.enumeration import why_wrong
+from tilecopy_testkit.element_moves import why_wrong
+from tilecopy_testkit.random_cases import case_of_seed
 from tilecopy_testkit.suite import for_all
 from tilecopy_testkit.widths import fits, widest
 

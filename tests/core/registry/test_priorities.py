@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from tilecopy_cli.commands import tilecopy
+from tilecopy_cli.builtin_commands import tilecopy
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.scripted_variants import plan, registry, source, variant
 

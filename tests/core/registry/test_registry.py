@@ -1286,7 +1286,7 @@ def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
 
 def test_what_a_plugin_prints_at_import_is_no_json(tmp_path: Path) -> None:
     install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks")))
-    done = python(tmp_path, 'from tilecopy_cli.commands import tilecopy; tilecopy(["variants", "--json"])')
+    done = python(tmp_path, 'from tilecopy_cli.builtin_commands import tilecopy; tilecopy(["variants", "--json"])')
     assert '"talks"' in done.stdout and "hello" not in done.stdout and "hello" in done.stderr
 
 

@@ -10,7 +10,7 @@ from tilecopy_core.layout import DTYPE_ALIASES
 from tilecopy_core.memory import SPACE_ALIASES
 
 from .copy_options import copy_options, plan_to_dict
-from .errors import FileError, printable_name
+from .file_errors import FileError, printable_name
 from .group import Result, ResultCommand, SuggestingGroup
 from .job import TransferReport
 from .npy import NpyFile, file_signature, read_npy

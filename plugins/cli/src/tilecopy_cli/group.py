@@ -20,7 +20,7 @@ from tilecopy.errors import HazardError
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
 from tilecopy_core.registry import by_name, load_unique
 
-from .streams import (
+from .standard_streams import (
     Stopped,
     emit,
     end_by,

@@ -17,7 +17,7 @@ from tilecopy.validators import PATH
 from tilecopy_core.errors import FLAG, checked, instance_of, short_repr
 from tilecopy_core.registry import short_error
 
-from .errors import FileError, printable_name
+from .file_errors import FileError, printable_name
 from .npy_header import UNREADABLE, read_header
 
 _SPAN_BYTES = 1 << 18

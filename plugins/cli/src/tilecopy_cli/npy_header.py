@@ -13,7 +13,7 @@ import numpy as np
 
 from tilecopy_core.errors import short_repr
 
-from .errors import FileError
+from .file_errors import FileError
 
 _MAX_BYTES = 1 << 16
 """The longest header that is read, because parsing takes memory of many times its length (np.load stops at 10,000)."""

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tilecopy.files import check_writable, write_files
+from tilecopy.atomic_files import check_writable, write_files
 from tilecopy.validators import PATH
 
 from tilecopy_core.errors import checked
 
-from .errors import FileError, printable_name
+from .file_errors import FileError, printable_name
 
 Parts = Iterable[Any]
 """The contents of a file in order: bytes or flat byte arrays."""
@@ -22,7 +22,7 @@ Parts = Iterable[Any]
 @contextmanager
 @checked(FileError, path=PATH)
 def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
-    """Check that a file can be written, and yield the function that writes it (:func:`tilecopy.files.write_files`).
+    """Check that a file can be written, and yield the function that writes it (:func:`tilecopy.atomic_files.write_files`).
 
     Raises:
         FileError: the path is ``-``, it cannot be written, or writing fails (the file is then unchanged).

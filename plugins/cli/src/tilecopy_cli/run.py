@@ -15,7 +15,7 @@ from tilecopy.executors import get_executor, unavailable_reason
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import TilecopyError
 
-from .errors import FileError, printable_name
+from .file_errors import FileError, printable_name
 from .job import Job, RunReport, TiledCopy, as_rows, tiled_copy
 from .npy import bytes_of, file_signature, read_npy
 from .output import output_file

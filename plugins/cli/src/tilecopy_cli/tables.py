@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from .errors import printable_name
+from .file_errors import printable_name
 from .job import RunReport, TiledCopy, TransferReport
 
 _PIPE_COLUMNS = 200

@@ -12,8 +12,8 @@ from tilecopy_core.errors import Validator, instance_of, integer_in, one_of, opt
 
 from .access_view import draw_moves
 from .banks import draw_banks, draw_layout
+from .bulk import draw_bulk
 from .counts import counts_of
-from .engines import draw_bulk
 from .fragments import TENSOR_AXES, draw_fragment, draw_tensor, load_of
 from .grids import registers_of
 from .picture import Picture

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import tilecopy as tc
-from tilecopy.files import write_files
+from tilecopy.atomic_files import write_files
 
 from tilecopy_core.errors import one_of, short_repr
 from tilecopy_core.registry import LOCK

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from tilecopy import LaunchError
 
+from .argument_checks import demand, is_flag, is_whole, items_of
 from .arguments import argument_bytes, variable_named
-from .demands import demand, is_flag, is_whole, items_of
 from .memory.observed import Observer
 from .parser.module import parse
 from .program import BudgetError, Program, shown_name
 from .run import MAX_CLUSTER, MOST_CTAS, Report, lay_out_shared, run_grid
-from .threads.arrays import GlobalMemory
+from .threads.global_arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
 MAX_THREADS, MAX_BLOCK_Z = 1024, 64

@@ -14,11 +14,11 @@ import numpy as np
 from tilecopy import LaunchError
 
 from .alu.formats import BF16, F16, encode, quantize
-from .demands import items_of, short_repr
+from .argument_checks import items_of, short_repr
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
 from .signatures import DTYPES, parameter_types
-from .threads.arrays import GlobalMemory
+from .threads.global_arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
 """The alignment of arrays, which is that of the driver's allocations."""

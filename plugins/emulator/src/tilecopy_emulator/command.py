@@ -13,17 +13,17 @@ from typing import Any
 import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
-from tilecopy.files import write_files
+from tilecopy.atomic_files import write_files
 from tilecopy_cli.command import FilePath, Result, ResultCommand, progress_bar
 
 from tilecopy_core import TargetError, TilecopyError
 
 from .api import run_ptx
+from .argument_checks import short_repr
+from .argument_literals import argument_of
 from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda
 from .debug_info import readable
-from .demands import short_repr
-from .literals import argument_of
 from .parser.module import parse
 from .program import BudgetError, UnsupportedPtxError, printable, shown_name
 from .run import ALLOWABLE, Report

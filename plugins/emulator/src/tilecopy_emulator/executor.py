@@ -9,14 +9,14 @@ from typing import Any
 from tilecopy import BuiltKernel, HazardError
 from tilecopy.executors import HostArguments, stream_handle
 
-from .demands import demand, is_flag, items_of
+from .argument_checks import demand, is_flag, items_of
 from .memory.observed import Observer
 from .memory.tensor_maps import encode_map
 from .opcodes.table import packages
 from .parser.module import parse
 from .program import BudgetError, UnsupportedPtxError
 from .run import MOST_CTAS, Report, run_grid
-from .threads.arrays import GlobalMemory
+from .threads.global_arrays import GlobalMemory
 
 
 class EmulatorExecutor:

@@ -11,8 +11,8 @@ from tilecopy import LaunchError
 
 from tilecopy_core import Target, TilecopyError
 
+from .argument_checks import demand, is_whole
 from .debug_info import SourceLocation, readable
-from .demands import demand, is_whole
 
 _SM90 = Target(90)
 

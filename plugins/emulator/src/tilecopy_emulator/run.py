@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tilecopy import HazardError, LaunchError
 from tilecopy.executors import IndexAssertion, html_table
 
+from .argument_checks import demand, is_flag, items_of
 from .debug_info import readable
-from .demands import demand, is_flag, items_of
 from .effects import is_approximate, pieces, sections, shared_side_not_counted
 from .hazards import Hazard, as_one_error
 from .machine.machine import Machine
@@ -27,7 +27,7 @@ from .opcodes.operands import Step
 from .opcodes.table import compile_program
 from .parser.variables import MOST_BYTES
 from .program import REGISTER_BITS, TAKES_PART, BudgetError, Program, UnsupportedPtxError, shown_name
-from .threads.arrays import GlobalMemory
+from .threads.global_arrays import GlobalMemory
 from .threads.launch import Dim3, Launch, RaceQuery, SharedVariable
 from .threads.special import RESERVED, RESERVED_BYTES, WORKSPACE, WORKSPACE_BYTES
 

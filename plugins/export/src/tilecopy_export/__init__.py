@@ -1,8 +1,8 @@
 """Copies exported to other languages: CUDA C++ functions, and records from which other packages write their functions."""
 
-from .arguments import Argument, BufferArgument, ScalarArgument
 from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of
+from .function_arguments import Argument, BufferArgument, ScalarArgument
 
 __all__ = [
     "Argument",

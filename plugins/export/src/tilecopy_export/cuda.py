@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from tilecopy.integer_text import as_cpp
+from tilecopy.expression_text import as_cpp
 
 from tilecopy_core import Plan
 from tilecopy_core.description import Target
@@ -16,8 +16,8 @@ from tilecopy_core.integers import Int, Symbol
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
-from .arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, key_of_symbol
 from .function import CopyFunction, function_of
+from .function_arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, key_of_symbol
 from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"

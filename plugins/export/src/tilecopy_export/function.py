@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 import attrs
-from tilecopy.emitted_text import statements
-from tilecopy.integer_text import unique_name
+from tilecopy.emission_checks import statements
+from tilecopy.expression_text import unique_name
 from tilecopy.module_text import header_target
 
 from tilecopy_core import Plan
@@ -35,7 +35,7 @@ from tilecopy_core.ptx import (
 )
 from tilecopy_partitions import HostBytes, TensorMap
 
-from .arguments import (
+from .function_arguments import (
     MARK,
     Argument,
     BufferArgument,

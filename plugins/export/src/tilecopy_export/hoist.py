@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
-from tilecopy.emitted_text import statements as parts_of
+from tilecopy.emission_checks import statements as parts_of
 
 from tilecopy_core.ptx import AnyLine, Line, Register, names_in
 
-from .arguments import MARK
 from .function import AsmOperand, CopyFunction, RegisterMove, branches
+from .function_arguments import MARK
 
 _C = {
     "mov.b": "{0}",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilecopy_partitions import mma_fragment, tile_fragment
 
     from .costs import Comparison, Cost, compare, cost
-    from .exports import cuda_header
+    from .cuda_cpp_export import cuda_header
     from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
     from .kernel.load import load_kernel
     from .module_text import ptx_text
@@ -31,7 +31,7 @@ else:  # with a __getattr__, a type checker would accept every name
         "tilecopy_core": tilecopy_core.__all__,
         "tilecopy_partitions": ["mma_fragment", "tile_fragment"],
         ".costs": ["Comparison", "Cost", "compare", "cost"],
-        ".exports": ["cuda_header"],
+        ".cuda_cpp_export": ["cuda_header"],
         ".kernel": ["BuiltKernel", "KernelBuilder", "Mbarrier", "Value"],
         ".kernel.load": ["load_kernel"],
         ".module_text": ["ptx_text"],

@@ -23,7 +23,7 @@ from tilecopy_core.registry import LOCK
 
 from .compiler_lock import compiling
 from .errors import AssemblerError
-from .nvidia import remedy
+from .nvidia_packages import remedy
 
 __all__ = ["ASSEMBLERS", "Resources", "assemble", "available_assemblers", "compiling", "how_to_install", "resources_of"]
 __all__ += ["assembler_version"]

@@ -13,8 +13,8 @@ from tilecopy_core.integers import Symbol, fits, of_atom
 from tilecopy_core.memory import check_identifier
 from tilecopy_core.ptx import POOL, KernelBindings, Needs, PtxBuilder, Recipe, SharedPlan, merge
 
-from .emitted_text import emit_checked
-from .integer_text import symbols_in_order
+from .emission_checks import emit_checked
+from .expression_text import symbols_in_order
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
 """The most bytes of a kernel's parameters on any target, and with the version that allows more (PTX ISA, kernel parameters)."""

@@ -37,7 +37,7 @@ from tilecopy_partitions import (
     why_no_owners,
 )
 
-from .places import place_of, tile_layout, why_not_memory, why_unaligned
+from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @frozen

@@ -7,7 +7,7 @@ import attrs
 from tilecopy_core.plugin import CopyRequest, Decline, Int, frozen
 from tilecopy_partitions import Guard, Side, VectorPartition, guards_of, synthesize
 
-from .places import place_of, tile_layout, why_not_memory, why_unaligned
+from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @frozen

@@ -13,11 +13,11 @@ import numpy as np
 from tilecopy_core.plugin import CopyRequest
 from tilecopy_partitions import Digit, owning_threads
 
-from .elements import WARP_THREADS, Array
-from .fields import Field, word_bytes
+from .byte_runs import Field, word_bytes
 from .in_thread.network import WORD_BYTES, Network
 from .in_warp.butterfly import BYTE_BITS, Butterfly, Exchange
 from .in_warp.gather import Gather
+from .source_owners import WARP_THREADS, Array
 
 LANE = 1 << 32
 _LANES = np.arange(WARP_THREADS)

@@ -20,7 +20,7 @@ import tilecopy as tc
 from . import properties
 from .copy_case import CopyCase
 from .counterexample import Counterexample
-from .drawing import case_of_seed
+from .random_cases import case_of_seed
 from .variant_under_test import VariantUnderTest
 
 CHUNK_REQUESTS = 250

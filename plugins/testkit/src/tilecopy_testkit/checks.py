@@ -18,9 +18,9 @@ from . import oracle, properties
 from .case_harness import arrays_of, launch_arguments
 from .copy_case import CopyCase, Operand
 from .counterexample import Counterexample, difference
-from .drawing import case_of_seed
-from .process import answers, answers_elsewhere
 from .properties import build_kernel, copy_instructions, emulate, first_mover, partition_of, request_of, shown, verdict
+from .random_cases import case_of_seed
+from .variant_process import answers, answers_elsewhere
 from .variant_under_test import VariantUnderTest
 
 NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"

@@ -9,7 +9,7 @@ import attrs
 import click
 import msgspec
 import tilecopy as tc
-from tilecopy.files import write_files
+from tilecopy.atomic_files import write_files
 from tilecopy_cli.command import OPS, SPACE_ALIASES, Choice, FilePath, Result, SuggestingGroup, progress_bar
 
 from tilecopy_core import RequestError

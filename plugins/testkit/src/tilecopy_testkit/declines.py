@@ -12,8 +12,8 @@ from tilecopy_core.errors import checked, instance_of, integer_in
 
 from .copy_case import AffineStart, CopyCase, Operand, stack
 from .counterexample import Counterexample
-from .drawing import case_of_seed
 from .properties import partition_of, request_of, verdict
+from .random_cases import case_of_seed
 from .variant_under_test import VariantUnderTest
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")

@@ -20,7 +20,7 @@ from . import oracle
 from .case_harness import CaseHarness, arrays_of, launch_arguments, unread_places
 from .copy_case import CopyCase
 from .counterexample import Counterexample, difference
-from .enumeration import moves_of, why_wrong
+from .element_moves import moves_of, why_wrong
 from .hook_audit import MAX_CALLS, HookAuditor, snapshot
 from .variant_under_test import VariantUnderTest
 from .widths import brute_force
@@ -372,7 +372,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
 def emulate(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any, rule: str = DEFINED
 ) -> Any:
-    """Launch a kernel on the emulator and return its report. The import is local, because :mod:`.process` does not need it.
+    """Launch a kernel on the emulator and return its report. The import is local, because :mod:`.variant_process` does not need it.
 
     Raises:
         Counterexample: the emulator reports a hazard, which breaks ``rule``.

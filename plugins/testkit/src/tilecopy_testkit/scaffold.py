@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from tilecopy.files import write_files
+from tilecopy.atomic_files import write_files
 from tilecopy.validators import PATH
 
 from tilecopy_core import RequestError

@@ -13,7 +13,7 @@ from tilecopy_core.errors import short_repr
 
 from .case_space import CaseSpace
 from .copy_case import CopyCase
-from .drawing import describe
+from .random_cases import describe
 from .variant_under_test import VariantUnderTest
 
 T = TypeVar("T")

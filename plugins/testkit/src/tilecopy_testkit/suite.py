@@ -23,7 +23,7 @@ from . import checks, properties
 from .copy_case import CopyCase
 from .counterexample import Counterexample
 from .declines import equivalent_layouts_agree
-from .drawing import case_of_seed
+from .random_cases import case_of_seed
 from .strategies import cases
 from .validators import ANY
 from .variant_under_test import WIDTHS_BITS, ArgumentMaker, Moves, OptionMaker, OwnDraws, VariantUnderTest

@@ -16,7 +16,7 @@ from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sou
 
 from .case_space import CaseSpace, Draw
 from .copy_case import CopyCase
-from .enumeration import Move
+from .element_moves import Move
 from .validators import MAYBE_FUNCTION, VARIANT, WIDTHS
 
 OptionMaker = Callable[[Any], Any]
@@ -74,7 +74,7 @@ class VariantUnderTest:
         arguments: parameter -> a function that returns an additional argument of the launch, an array or an integer.
         widths_bits: vector widths of its instructions, widest first; () to skip the comparison of widths.
         expected_narrow: reason -> a predicate of the copies that may use narrower vectors than brute force finds.
-        moves: a function that returns the moves (:mod:`.enumeration`) of a request, its partition and the values of its
+        moves: a function that returns the moves (:mod:`.element_moves`) of a request, its partition and the values of its
             symbols. If None, the partition's method ``moves(request, values)`` is used, if it has one.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from tilecopy.files import write_files
+from tilecopy.atomic_files import write_files
 from tilecopy_testkit import RecordedLaunch
 
 

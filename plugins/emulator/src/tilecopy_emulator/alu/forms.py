@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from ..demands import demand
+from ..argument_checks import demand
 
 TYPES = frozenset(
     {f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64)}

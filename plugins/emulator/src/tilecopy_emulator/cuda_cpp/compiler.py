@@ -13,21 +13,21 @@ from typing import Any
 import attrs
 from tilecopy import AssemblerError, LaunchError
 from tilecopy.assemblers import compiling
-from tilecopy.nvidia import remedy
+from tilecopy.nvidia_packages import remedy
 
 from tilecopy_core import target_of
 from tilecopy_core.registry import LOCK
 
 from ..api import run_ptx
+from ..argument_checks import demand, items_of, short_repr
 from ..debug_info import readable
-from ..demands import demand, items_of, short_repr
 from ..parser.module import parse_compiled
 from ..program import Program, printable
 from ..run import Report
 from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
-from .host_code import at_lines, header_names, host_declarations, marker_macros, needs_host, source_file, without
+from .host_removal import at_lines, header_names, host_declarations, marker_macros, needs_host, source_file, without
 from .instances import launched_instances, parameter_names
-from .precompiled import UNROLL_LIMIT, header_folders, precompiling
+from .precompiled_headers import UNROLL_LIMIT, header_folders, precompiling
 
 _INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
 _MOST_OF_LOG, _MOST_OF_NAME, _MOST_OF_SOURCE = 4000, 1000, 1 << 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .host_code import CppToken, Declaration, SourceFile, tokens_of
+from .host_removal import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
 """The largest depth of functions that pass their template arguments on to a launch."""

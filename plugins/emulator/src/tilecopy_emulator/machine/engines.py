@@ -28,8 +28,8 @@ from ..memory_model.shadow import (
     stamp,
     time_of,
 )
-from ..threads.arrays import GlobalArray
-from ..threads.operations import Operation, Pending, completes_late, in_group
+from ..threads.async_operations import Operation, Pending, completes_late, in_group
+from ..threads.global_arrays import GlobalArray
 from ..threads.threads import Lanes
 from .mbarrier import Mbarrier, Mbarriers
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..debug_info import readable
 from ..memory_model.access import WINDOW_BITS, AccessKind, IntraWarpConflict
 from ..memory_model.shadow import BARRIER_ACTOR, WEAK, Conflict, ShadowMemory, actor_of, stamp
-from ..threads.arrays import GlobalArray, Reads, fetch, put
+from ..threads.global_arrays import GlobalArray, Reads, fetch, put
 from ..threads.registers import Registers
 from ..threads.threads import Lanes
 from . import observed, profile

@@ -27,8 +27,8 @@ from ..memory_model.shadow import (
     strength_of,
     time_of,
 )
+from ..threads.async_operations import Operation
 from ..threads.launch import RaceQuery
-from ..threads.operations import Operation
 from ..threads.registers import Registers
 from ..threads.threads import AT_BARRIER, Lanes
 

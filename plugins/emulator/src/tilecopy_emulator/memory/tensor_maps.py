@@ -31,10 +31,10 @@ from tilecopy import LaunchError
 from tilecopy_core import TilecopyError, dtype_of
 
 from ..alu.formats import OUTSIDE
-from ..demands import demand, is_whole, items_of
+from ..argument_checks import demand, is_whole, items_of
 from ..memory_model.clocks import TENSORMAP, Clock
 from ..memory_model.shadow import BARRIER_ACTOR, actor_of, time_of
-from ..threads.arrays import GlobalArray
+from ..threads.global_arrays import GlobalArray
 from .global_memory import GlobalAccesses
 
 MAP_BYTES, MAP_ALIGN_BYTES = 128, 64

@@ -17,8 +17,8 @@ from ..memory_model.access import WINDOW_BITS, AccessKind, at_rank
 from ..memory_model.clocks import ASYNC_GLOBAL
 from ..memory_model.shadow import BARRIER_ACTOR, REDUCED, WEAK, actor_of, by_engine, is_reduction, time_of
 from ..program import REGISTER_BITS, Instruction, Negated, Program
-from ..threads.arrays import GlobalArray, Reads, fetch, put
-from ..threads.operations import Operation
+from ..threads.async_operations import Operation
+from ..threads.global_arrays import GlobalArray, Reads, fetch, put
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address, with_operands
 from .operands import Handler, Lanes, Reader, Step, demand_count, is_constant, reader, refuse, writer
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..machine.machine import Machine
 from ..memory_model.access import AccessKind
 from ..program import Instruction, Memory, Program
-from ..threads.arrays import HEAP_BYTES
+from ..threads.global_arrays import HEAP_BYTES
 from .loads import with_operands
 from .operands import Handler, Lanes, Reader, Step
 

@@ -22,7 +22,7 @@ from tilecopy_core import PluginError, TilecopyError
 from tilecopy_core.ptx.instructions import instruction_of
 
 from ..alu import UndefinedResultError
-from ..demands import short_repr
+from ..argument_checks import short_repr
 from ..machine.machine import Machine
 from ..memory_model.access import IntraWarpConflict
 from ..memory_model.shadow import Conflict
@@ -38,7 +38,7 @@ from . import (
     matrices,
     moves,
     printing,
-    tensor,
+    tensor_memory,
     tensor_products,
     warp,
     wgmma,
@@ -63,7 +63,7 @@ _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """The largest number of ignored packages in a message, and of characters for each."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, atomics, control, cache_lines)
-_OWN += (printing, copies, tensor, tensor_products, wgmma)
+_OWN += (printing, copies, tensor_memory, tensor_products, wgmma)
 
 
 @attrs.frozen(eq=False)

@@ -23,7 +23,7 @@ from ..memory.tensor_maps import ELEMENTS, FIELDS, MAP_ALIGN_BYTES, MAP_BYTES, T
 from ..memory_model.access import RANK_BITS, RANK_MASK, AccessKind, at_rank
 from ..memory_model.clocks import TENSORMAP
 from ..program import Instruction, Memory, Program, TensorAddress
-from ..threads.arrays import GlobalArray
+from ..threads.global_arrays import GlobalArray
 from . import copies
 from .loads import address_reader, data_address, immediate, operands_of
 from .operands import Handler, Lanes, Reader, Step, reader, refuse

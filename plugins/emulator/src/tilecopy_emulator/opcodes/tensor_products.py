@@ -16,12 +16,12 @@ import numpy as np
 from ..machine.machine import Machine
 from ..memory_model.shadow import in_flight_stamp
 from ..program import Instruction, Memory, Program
-from ..threads.operations import Operation, completes_late
-from .descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
+from ..threads.async_operations import Operation, completes_late
 from .loads import address_reader, immediate, names_of
+from .matrix_descriptors import PADDED_BITS, TCGEN05, UNIT, Descriptor, matrix_of, operand_in_shared
 from .operands import Handler, Lanes, Step, is_constant, reader, refuse
 from .products import ELEMENT_BITS, product, values_of
-from .tensor import CELLS, COLUMNS, TensorMemory, result_of
+from .tensor_memory import CELLS, COLUMNS, TensorMemory, result_of
 
 _FLOATS = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
 KINDS: dict[str, tuple[int, dict[int, str], dict[int, str]]] = {

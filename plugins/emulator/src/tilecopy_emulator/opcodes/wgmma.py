@@ -18,10 +18,10 @@ from ..machine.machine import Machine
 from ..memory_model.clocks import BARRIER_COLUMNS
 from ..memory_model.shadow import BARRIER_ACTOR
 from ..program import Braces, Instruction, Program, names_in
-from ..threads.operations import Operation, Pending, completes_late, in_group
+from ..threads.async_operations import Operation, Pending, completes_late, in_group
 from ..threads.threads import WARPGROUP
-from .descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
 from .loads import immediate, names_of
+from .matrix_descriptors import UNIT, WGMMA, Descriptor, matrix_of, operand_in_shared
 from .operands import Handler, Lanes, Reader, Step, Writer, constant_bits, is_constant, reader, refuse, writer
 from .products import ELEMENT_BITS, Fragment, operand, product, total
 

@@ -14,7 +14,7 @@ import attrs
 
 from tilecopy_core import TARGETS, Target, target_of
 
-from ..demands import demand
+from ..argument_checks import demand
 from ..program import DECLARABLE, REGISTER_BITS, Parameter, Program, UnsupportedPtxError, Variable
 from .cursor import Cursor
 from .inline import LINKAGE, Definitions, Expansion, Function

@@ -16,7 +16,7 @@ from ..hazards import Hazard
 from ..memory_model.clocks import Clock, Time
 from ..memory_model.shadow import time_of
 from ..program import Program
-from .arrays import GlobalMemory
+from .global_arrays import GlobalMemory
 
 Dim3 = tuple[int, int, int]
 MOST_AT_A_LINE, MOST_ALIKE = 16, 2

@@ -16,9 +16,9 @@ from ..hazards import IN_VAIN, ReportedAccess
 from ..memory_model.access import REGISTER
 from ..memory_model.shadow import BARRIER_ACTOR
 from ..program import UnsupportedPtxError
+from .async_operations import Operation, Pending
 from .barriers import Barriers
 from .launch import Launch
-from .operations import Operation, Pending
 from .release_acquire import ReleaseAcquire
 from .threads import FULL, Lanes, Threads
 

@@ -6,7 +6,7 @@ complete copies.
 
 from importlib.util import find_spec
 
-from tilecopy.nvidia import remedy
+from tilecopy.nvidia_packages import remedy
 
 if find_spec("numba") is None or find_spec("numba_cuda") is None:
     _INSTALL = 'from a checkout: pip install "plugins/export[numba]"'

@@ -19,7 +19,7 @@ from tilecopy_core.ptx import STEM, TYPE_BITS, KernelBindings, PtxBuilder, Recip
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 
-from ..emitted_text import emit_checked, statements
+from ..emission_checks import emit_checked, statements
 from ..harness import stand_ins
 from . import h200
 from .counts import CopyCounts

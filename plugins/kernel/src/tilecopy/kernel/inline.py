@@ -25,7 +25,7 @@ from tilecopy_core.ptx import (
 )
 from tilecopy_core.registry import LOCK
 
-from ..emitted_text import is_special
+from ..emission_checks import is_special
 from .conversion import emit
 from .nearest_opcode import nearest_opcode
 from .statements import words_of

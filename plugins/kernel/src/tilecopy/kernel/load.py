@@ -20,7 +20,7 @@ from tilecopy_core.ptx import Recipe, instructions_in
 from tilecopy_partitions import HostBytes, TensorMap
 
 from ..errors import LaunchError
-from ..integer_text import read
+from ..expression_text import read
 from ..validators import PATH
 from . import launch_record as schema
 from .bounds import Bound

@@ -15,9 +15,9 @@ from tilecopy_core.errors import RequestError, short_repr
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.registry import LOCK, __version__
 
+from ..atomic_files import write_files
 from ..errors import LaunchError
-from ..files import write_files
-from ..integer_text import as_python, unique_name
+from ..expression_text import as_python, unique_name
 from ..module_text import directive_of
 from . import launch_record as schema
 from .parameters import (

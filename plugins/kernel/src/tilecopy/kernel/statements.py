@@ -16,7 +16,7 @@ from tilecopy_core.memory import Outside, Region
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
 
-from ..emitted_text import emit_checked
+from ..emission_checks import emit_checked
 from .bounds import NOTHING, Alternatives, Facts, conjunction, never_negative, with_ends_proved
 from .conversion import emit
 from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits

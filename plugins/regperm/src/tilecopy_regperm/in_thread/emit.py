@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 from tilecopy_partitions import by_owners
 
-from ..fields import Field, word_bytes
+from ..byte_runs import Field, word_bytes
 from .network import Network, NetworkWord
 from .partition import RegisterPermutation
 

@@ -8,9 +8,9 @@ from typing import Any
 from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
 from tilecopy_partitions import Digit
 
-from ..elements import own_registers
-from ..fields import Field, fields_of, holders, word_bytes
+from ..byte_runs import Field, fields_of, holders, word_bytes
 from ..simulate import element_moves, follow_network, own_bytes, registers_of
+from ..source_owners import own_registers
 from .network import WORD_BYTES, Content, Network, NetworkWord, network
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from tilecopy_core.plugin import frozen
 
-from ..elements import WARP_THREADS
 from ..in_thread.network import WORD_BYTES, Network, network
+from ..source_owners import WARP_THREADS
 from .gather import OWN, ByLane
 from .lanes import LaneSources
 

@@ -9,10 +9,10 @@ from operator import and_, or_
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 from tilecopy_partitions import by_owners, owner_conditions
 
-from ..elements import WARP_THREADS
-from ..fields import word_bytes
+from ..byte_runs import word_bytes
 from ..in_thread.emit import Hex, words, write
 from ..in_thread.network import WORD_BYTES
+from ..source_owners import WARP_THREADS
 from .butterfly import BYTE_BITS, Butterfly, Exchange
 from .gather import IDENTITY, OWN, ByLane, Fetch, Gather, Gathered, pack_selector
 from .partition import LanePermutation

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from tilecopy_core.plugin import frozen
 
-from ..elements import WARP_THREADS
 from ..in_thread.network import WORD_BYTES
+from ..source_owners import WARP_THREADS
 from .lanes import LaneSources
 
 OWN = tuple(range(WARP_THREADS))

@@ -8,9 +8,9 @@ import numpy as np
 
 from tilecopy_core.plugin import CopyRequest, Decline, frozen
 
-from ..elements import WARP_THREADS, Array, elsewhere, map_elements
-from ..fields import Field, fields_of
+from ..byte_runs import Field, fields_of
 from ..in_thread.network import WORD_BYTES
+from ..source_owners import WARP_THREADS, Array, elsewhere, map_elements
 
 
 @frozen(eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
 from tilecopy_partitions import Digit
 
-from ..fields import Field, holders, word_bytes
+from ..byte_runs import Field, holders, word_bytes
 from ..in_thread.network import WORD_BYTES
 from ..simulate import element_moves, simulate_butterfly, simulate_gather
 from .butterfly import Butterfly, butterfly

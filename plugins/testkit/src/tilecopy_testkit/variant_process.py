@@ -1,4 +1,4 @@
-"""The answers of a variant in another process: ``python -m tilecopy_testkit.process`` reads cases from standard input."""
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads cases from standard input."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def answers_elsewhere(
         return None
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "tilecopy_testkit.process"],
+            [sys.executable, "-m", "tilecopy_testkit.variant_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -29,8 +29,8 @@ from tilecopy_cli.command import DTYPE_ALIASES, FilePath, read_npy
 
 from tilecopy_core import DTYPES
 
+from .argument_checks import short_repr
 from .arguments import Pointer, Struct
-from .demands import short_repr
 
 _EXTENT = "[0-9]{1,19}"
 _INTEGER = r"[+-]?(?:[0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})"

@@ -9,12 +9,12 @@ from typing import ClassVar
 import attrs
 
 from ..errors import LayoutError
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Expr, Int, add, bounds_of, key_of, mul, structural_equal
 from .axes import Axis, m
 from .boxes import Iter
 from .html import html_table
-from .tile import TileLayout
+from .tile_layout import TileLayout
 
 
 def _magnitude(stride: Int) -> Int:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from ..errors import did_you_mean, short_repr
 from ..memory.buffers import Buffer, Region
-from .packed import why_not_in_bytes
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
+from .subbyte_elements import why_not_in_bytes
 from .target import MBARRIER_TX_LIMIT
 
 Check = Callable[[CopyRequest], str | None]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 
 from ..errors import LayoutError, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..integers.expr import Expr, Int, is_int_like, key_of, plain
 from .axes import Axis, OnAxis, m
 from .boxes import Iter, Iters, Offset, add_offsets, box, cut, flat_run, fuse, surely_leaves

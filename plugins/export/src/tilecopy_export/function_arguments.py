@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import attrs
-from tilecopy.integer_text import symbols_in_order, unique_name
+from tilecopy.expression_text import symbols_in_order, unique_name
 
 from tilecopy_core import Plan
 from tilecopy_core.description import MAX_CTA_THREADS, is_thread_id, tid_symbol

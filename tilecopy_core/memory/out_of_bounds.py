@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from ..errors import RequestError, did_you_mean, short_repr
-from ..errors.records import frozen
+from ..errors.attrs_classes import frozen
 from ..layout.dtypes import DType
 
 RULE = 'outside must be "zero", "keep", or a number (also infinity or NaN) that the dtype represents exactly'

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import tilecopy as tc
-from tilecopy.emitted_text import why_malformed
+from tilecopy.emission_checks import why_malformed
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.plugin import Accept, Variant, hookimpl

@@ -31,11 +31,11 @@ from ..memory_model.shadow import (
     time_of,
 )
 from ..program import Braces, Instruction, Program
-from ..threads.operations import Operation, completes_late
+from ..threads.async_operations import Operation, completes_late
 from .copies import check_sent
-from .descriptors import TCGEN05, Descriptor, places_of, widen
 from .loads import address_reader, immediate, shared_address, with_operands
 from .matrices import PACKED_BITS
+from .matrix_descriptors import TCGEN05, Descriptor, places_of, widen
 from .operands import Handler, Lanes, Reader, Step, agree, demand_count, reader, refuse, writer
 
 LANES, COLUMNS = 128, 512

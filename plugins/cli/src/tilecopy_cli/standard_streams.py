@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from .errors import FileError
+from .file_errors import FileError
 
 
 class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch it

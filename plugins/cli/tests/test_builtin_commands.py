@@ -20,9 +20,9 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tilecopy_cli.builtin_commands import tilecopy as command
 from tilecopy_cli.command import read_npy
-from tilecopy_cli.commands import tilecopy as command
-from tilecopy_cli.streams import say
+from tilecopy_cli.standard_streams import say
 from tilecopy_test_helpers.mentions import mentions
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
@@ -565,7 +565,7 @@ def test_signals_that_are_ignored_stay_ignored() -> None:
     """As `nohup` wants it."""
     code = """
 import signal
-from tilecopy_cli.streams import Stopped, stop_signals
+from tilecopy_cli.standard_streams import Stopped, stop_signals
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with stop_signals():
     signal.raise_signal(signal.SIGHUP)
