@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import resource
+import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -116,6 +117,12 @@ def files(folder: str = ".") -> Iterator[tuple[str, bytes]]:
                 yield entry.path, Path(entry.path).read_bytes()
 
 
+def remove_files() -> None:
+    """Empty the folder, so that the next call finds nothing of this one."""
+    for path in list(Path().iterdir()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def faults(bind: Callable[[Objects], partial[Any]]) -> Iterator[str]:
     """Yield what is wrong with a starting call, and with each call that has an odd value in it."""
     use(bind(Objects())())  # what it imports is imported before calls are counted
@@ -139,6 +146,7 @@ def faults(bind: Callable[[Objects], partial[Any]]) -> Iterator[str]:
                 error, MemoryError
             )
             wrote = error is not None and not isinstance(error, tc.HazardError) and contents(written) != before
+            remove_files()
             if wrote or not allowed:
                 text = f"{'.'.join(map(str, place))} = {short_repr(odd)}: {'wrote, then ' * wrote}raised {error!r:.300}"
                 yield text.encode("ascii", "backslashreplace").decode()
