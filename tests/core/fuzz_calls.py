@@ -63,7 +63,6 @@ def starting_calls(w):
     tc.Variant(**PROBE, features=("tma",), options=(w.option,), completion="mine", completion_steps=("wait",))
     tc.cta(64)
     tc.dtype_of("float16")
-    tc.ptx_text(w.plan, "copy", tc.default_registry())
     tc.plan(w.words[0:4], w.words[4:8], **ALONE, mbar=w.mbar[0], remote_cta_id=1)
     tc.plan(w.s[:, :], w.a[:, :], scope=tc.cta(64), target=TARGET, active=tc.ActiveThreads(64), cluster=1)
     tc.swizzle("128B", "float16")

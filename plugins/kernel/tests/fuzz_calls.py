@@ -28,6 +28,7 @@ def launchable():
 
 
 def starting_calls(w):
+    tc.ptx_text(w.plan, "copy", tc.default_registry())
     tc.HazardError("a race", kind="race", line=3, threads=(1, 2), bytes=(0, 4), cause="no barrier")
     tc.KernelBuilder("mine", threads=64)
     tc.mma_fragment("m16n8k16", "A", "float16")
