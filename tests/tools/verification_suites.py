@@ -31,6 +31,7 @@ from tilecopy import AssemblerError, HazardError, LaunchError
 from tilecopy_emulator import UnsupportedPtxError, run_ptx
 from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_emulator.program import Program
+from tilecopy_emulator.signatures import DTYPES, parameter_types
 
 STATEMENTS = "requires ensures invariant global_invariant assert assume requires_fresh_array read_implies write_implies"
 PRELUDE = (
@@ -54,10 +55,11 @@ def arguments_of(program: Program, source: str, threads: int) -> list[Any]:
     """An array for each address, a number for each number, zeros for each structure."""
     required = [int(number) for number in re.findall(r"__requires\(\w+ == (\d+)\)", source)]
     arguments: list[Any] = []
-    for parameter in program.parameters:
+    types = parameter_types(program.name) or ("",) * len(program.parameters)
+    for parameter, type_ in zip(program.parameters, types, strict=True):
         if parameter.is_array:
             arguments.append(bytes(parameter.bytes))
-        elif parameter.bytes == 8 and parameter.type[0] in "ub":
+        elif parameter.bytes == 8 and parameter.type[0] in "ub" and type_ not in DTYPES:
             arguments.append(np.zeros(4 * WORDS, np.uint8))  # bytes are taken for an array of any type
         else:
             number = required.pop(0) if required else threads
