@@ -104,7 +104,7 @@ def short_repr(value: object) -> str:
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
-        text = " ".join(repr(value).split())
+        text = " ".join(repr(value)[: 20 * _SHOWN_CHARACTERS].split())  # more is never shown
         if not isinstance(value, (str, bytes)):
             text = without_addresses(text)
     except KeyboardInterrupt:

@@ -11,7 +11,9 @@ variants: list[VariantPlugin] = [tilecopy_bulk, tilecopy_bulk.store]
 
 class TestBulk(VariantSuite):
     plugin = "bulk"
+    examples = 40
 
 
 class TestBulkStore(VariantSuite):
     plugin = "bulk_store"
+    examples = 40

@@ -5,3 +5,4 @@ from tilecopy_testkit import VariantSuite
 
 class TestGmemSmem(VariantSuite):
     plugin = "gmem_smem"
+    examples = 40

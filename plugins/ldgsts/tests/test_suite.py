@@ -5,4 +5,5 @@ from tilecopy_testkit import VariantSuite
 
 class TestLdgsts(VariantSuite):
     plugin = "ldgsts"
+    examples = 40
     widths_bits = (128, 64, 32)

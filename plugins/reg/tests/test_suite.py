@@ -5,3 +5,4 @@ from tilecopy_testkit import VariantSuite
 
 class TestReg(VariantSuite):
     plugin = "reg"
+    examples = 40
