@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import tilecopy as tc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout
-from tilecopy_test_helpers.drawn_integers import INTEGERS, SYMBOLS, environments, expressions
+from tilecopy_test_helpers.drawn_integers import INTEGERS, SYMBOLS, among, environments, expressions
 from tilecopy_test_helpers.index_text import BASE, builder, lines_of, parameters, run_text, signed
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
@@ -80,40 +81,47 @@ def test_a_coefficient_that_wraps_to_0_is_no_shift() -> None:
     assert run_text(lines_of(ptx), {"param_p0": 0})[str(register)] == 0
 
 
+SOME = st.lists(st.sampled_from([found for found, _ in LARGE]), min_size=1, max_size=3, unique=True)
+
+
+@cache
+def values_of(found: Symbol) -> st.SearchStrategy[int]:
+    """Return the strategy of what a symbol can be."""
+    low, high = bounds_of(of_atom(found))
+    return st.one_of(st.sampled_from([low, high, high - 1, max(low, -1), 0, 1]), st.integers(low, high))
+
+
 @st.composite
 def far(draw: st.DrawFn) -> tuple[tc.Int, dict[Symbol, int]]:
     """A sum of large integers, and a value for each."""
-    total: tc.Int = draw(st.sampled_from([0, 1, -1, 7, 2**22, 2**23, 2**31, -(2**31), 2**32, 2**40, -(2**40)]))
+    total: tc.Int = draw(among(0, 1, -1, 7, 2**22, 2**23, 2**31, -(2**31), 2**32, 2**40, -(2**40)))
     env = {}
     for found, _ in LARGE:
-        low, high = bounds_of(of_atom(found))
-        env[found] = draw(st.one_of(st.sampled_from([low, high, high - 1, max(low, -1), 0, 1]), st.integers(low, high)))
-    for found in draw(st.lists(st.sampled_from([found for found, _ in LARGE]), min_size=1, max_size=3, unique=True)):
+        env[found] = draw(values_of(found))
+    for found in draw(SOME):
         factor = draw(
-            st.sampled_from(
-                [
-                    1,
-                    2,
-                    3,
-                    128,
-                    2**20,
-                    2**30,
-                    2**31 - 1,
-                    2**31,
-                    2**32 - 1,
-                    2**32,
-                    2**33,
-                    -1,
-                    -128,
-                    -(2**31),
-                    -(2**31) - 1,
-                    -(2**32),
-                ]
+            among(
+                1,
+                2,
+                3,
+                128,
+                2**20,
+                2**30,
+                2**31 - 1,
+                2**31,
+                2**32 - 1,
+                2**32,
+                2**33,
+                -1,
+                -128,
+                -(2**31),
+                -(2**31) - 1,
+                -(2**32),
             )
         )
         term = of_atom(found)
-        kind = draw(st.sampled_from(["", "", "", "//", "%", "^", "min"]))
-        number = draw(st.sampled_from([2, 3, 2**16, 2**31, 2**32, 2**33, 2**32 + 1, 10**10]))
+        kind = draw(among("", "", "", "//", "%", "^", "min"))
+        number = draw(among(2, 3, 2**16, 2**31, 2**32, 2**33, 2**32 + 1, 10**10))
         term = (
             term // number
             if kind == "//"

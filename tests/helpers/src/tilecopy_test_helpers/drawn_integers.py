@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import tilecopy as tc
 from hypothesis import strategies as st
@@ -26,13 +28,23 @@ INTEGERS = [of_atom(found) for found in SYMBOLS]
 FIRST = next(iter(SYMBOLS))
 
 
+ATOMS, FACTORS = st.sampled_from(INTEGERS), st.integers(1, 20)
+LEAVES = st.one_of(st.integers(-40, 40), ATOMS)
+
+
+@cache
+def among(*values: Any) -> st.SearchStrategy[Any]:
+    """Return the strategy of some values; Hypothesis checks every new object, which takes longer than a draw."""
+    return st.sampled_from(values)
+
+
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     """Random index arithmetic."""
     if depth == 0:
-        return draw(st.one_of(st.integers(-40, 40), st.sampled_from(INTEGERS)))
+        return draw(LEAVES)
     left = draw(expressions(depth - 1))
-    kind = draw(st.sampled_from(["+", "-", "*", "//", "%", "^", "min", "max", "sym*"]))
+    kind = draw(among("+", "-", "*", "//", "%", "^", "min", "max", "sym*"))
     if kind == "+":
         return left + draw(expressions(depth - 1))
     if kind == "-":
@@ -42,24 +54,24 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     if kind in ("min", "max"):
         return (tc.minimum if kind == "min" else tc.maximum)(left, draw(expressions(depth - 1)))
     if kind == "sym*":
-        return left * draw(st.sampled_from(INTEGERS))
-    number = draw(st.integers(1, 20)) * (draw(st.sampled_from([1, 1, 1, -1])) if kind == "*" else 1)
+        return left * draw(ATOMS)
+    number = draw(FACTORS) * (draw(among(1, 1, 1, -1)) if kind == "*" else 1)
     return left * number if kind == "*" else left // number if kind == "//" else left % number
 
 
 @st.composite
 def environments(draw: st.DrawFn) -> dict[Symbol, int]:
     """A value for each symbol, as declared."""
-    return {found: draw(st.sampled_from(list(values))) for found, values in SYMBOLS.items()}
+    return {found: draw(among(*values)) for found, values in SYMBOLS.items()}
 
 
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[Condition, Callable[[dict[Symbol, int]], bool]]:
     """A condition, and its truth as Python has it."""
-    kind = draw(st.sampled_from(["compare", "and", "or", "not"])) if depth else "compare"
+    kind = draw(among("compare", "and", "or", "not")) if depth else "compare"
     if kind == "compare":
-        name = draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
-        compare, left, right = getattr(operator, name), draw(st.sampled_from(INTEGERS)), draw(st.integers(-2, 6))
+        name = draw(among("eq", "ne", "lt", "le", "gt", "ge"))
+        compare, left, right = getattr(operator, name), draw(ATOMS), draw(st.integers(-2, 6))
         return compare(left, right), lambda env: compare(evaluate(left, env), right)
     first, is_first = draw(conditions(depth - 1))
     if kind == "not":
