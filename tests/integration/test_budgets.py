@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
-    "core": 8_180,
+    "core": 8_130,
     "bulk": 240,
     "cli": 2_020,
     "cuda": 1_860,
