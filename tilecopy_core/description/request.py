@@ -103,7 +103,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @frozen
 class Accept:
-    """The answer of a variant that can do a copy, with its record's priority or another.
+    """The answer of a variant that can do a copy. ``priority``, unless None, replaces the priority of the variant's record.
 
     A lower priority leaves the copy to another variant that does it equally well. Raises PluginError if the priority is not an integer.
     """
@@ -435,7 +435,7 @@ def _shown_region(region: Region) -> str:
 
 
 def check_request(request: CopyRequest) -> None:
-    """Raise an error for a request that has no meaning for any variant.
+    """Raise an error for a request that is invalid for every variant.
 
     Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
     in one place, or a region leaves its buffer without ``outside=``.

@@ -171,7 +171,7 @@ class ActiveThreads:
             )
 
     def why_not_all(self, scope: Scope) -> str | None:
-        """Return why some threads of the scope may not be active, with the axis along which they are not; None if all are."""
+        """Return why some threads of the scope may be inactive, with the axis along which they differ, or None if all are active."""
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)

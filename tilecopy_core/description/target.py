@@ -77,7 +77,7 @@ class Target:
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return whether the target has a feature: a name of :data:`FEATURES`, or of a target such as ``"sm_90"``.
+        """Return whether the target has a feature, given by a name in :data:`FEATURES` or the name of a target such as ``"sm_90"``.
 
         Raises:
             TargetError: the feature is unknown.

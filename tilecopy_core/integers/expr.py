@@ -463,7 +463,7 @@ def is_multiple(value: Int, factor: int) -> bool:
 
 
 def fits(value: Int, bits: int) -> bool:
-    """Return whether an integer is proved to fit in a signed integer of some bits."""
+    """Return whether an integer is proved to fit in a signed integer of ``bits`` bits."""
     lower, upper = bounds_of(value)
     return lower is not None and upper is not None and lower >= -(1 << bits - 1) and upper < 1 << bits - 1
 

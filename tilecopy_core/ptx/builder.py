@@ -136,7 +136,7 @@ class PtxBuilder(IndexEmitter):
         return self.bindings.fragment(self, buffer)
 
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-        """Return the registers for ``bits`` from an element on, or None if other elements share one of them."""
+        """Return the registers of ``bits`` bits that start at an element, or None if other elements share one of them."""
         words = self.fragment(buffer)
         first, word = start_elem * buffer.dtype.bits, words[0].bits
         if first % word or bits % word:
@@ -144,7 +144,7 @@ class PtxBuilder(IndexEmitter):
         return words[first // word : (first + bits) // word]
 
     def read_local(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
-        """Return registers with ``bits`` of a local buffer from an element on, extracted if they are narrower than a register."""
+        """Return registers with ``bits`` bits of a local buffer, starting at an element. Bits of a wider register are extracted."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
             return whole
@@ -158,7 +158,7 @@ class PtxBuilder(IndexEmitter):
     def write_local(
         self, buffer: Buffer, start_elem: int, bits: int, registers: Registers, *, guard: Register | None = None
     ) -> None:
-        """Write ``bits`` to a local buffer from an element on (where ``guard`` is true), without changing other elements."""
+        """Write ``bits`` bits to a local buffer, starting at an element, if ``guard`` is true. Other elements keep their values."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
             if len(whole) != len(registers):

@@ -343,7 +343,7 @@ def opcode_words() -> Collection[str]:
 
 @cache
 def forms_of(word: str) -> tuple[OpcodeForm, ...]:
-    """Return the forms of opcodes that begin with a word, the ones for the oldest targets first."""
+    """Return the forms of the opcodes whose first word is ``word``, those for the oldest targets first."""
     parts, forms, _ = _read_table()
     opcode_forms = []
     for written, needs in forms.get(word, ()):

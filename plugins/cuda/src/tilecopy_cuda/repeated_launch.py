@@ -1,4 +1,4 @@
-"""Repeated launches with arguments like those of an earlier call, by functions that are generated for the arguments' types.
+"""Repeated launches with arguments like those of an earlier call. Each is made by a function generated for the arguments' types.
 
 A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the generated function reads
 all arguments in straight-line code. torch compares tensors with those of the newest launch in one call, which costs a quarter of

@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout from global memory, with the smallest scope that has its threads.
+    """Return a plan that loads a fragment with a buffer's layout from global memory, in the smallest scope that contains its threads.
 
     Raises:
         RequestError: the layout has no thread axes, or axes beyond one CTA.

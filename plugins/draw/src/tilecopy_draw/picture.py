@@ -40,7 +40,7 @@ class Picture:
         return self.svg
 
     def bytes_as(self, suffix: str) -> bytes:
-        """Return the picture as the bytes of a file with a suffix.
+        """Return the bytes of a file with the picture, in the format that the suffix names.
 
         Raises:
             RequestError: the suffix is not ``.svg``, ``.png`` or ``.html``.

@@ -188,7 +188,7 @@ class Panel:
 
     @property
     def right(self) -> float:
-        """The width of the texts at the right in pixels."""
+        """The width in pixels of the text to the right of the grid."""
         return max((text_width(text, SMALLEST) + 10 for _, text in self.beside), default=0)
 
     @property

@@ -129,5 +129,5 @@ def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[I
             return f"{what} {region}: the {name} must be a multiple of {ALIGN_BYTES} bytes for bulk copies, got a multiple of {known}"
     for it in iters[:-1]:
         if not is_multiple(it.stride * size, ALIGN_BYTES):
-            return f"{what} {region}: each step must be a multiple of {ALIGN_BYTES} bytes, got a step of {it.stride} elements"
+            return f"{what} {region}: each step must be a multiple of {ALIGN_BYTES} bytes, got a step of {it.stride} elements of {buffer.dtype}"
     return None

@@ -124,11 +124,11 @@ class Masks:
         self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
-        """Return the predicate that the thread's vector is inside the source, or a bool if that is known."""
+        """Return a predicate that is true if the thread's vector is inside the source, or a bool if the answer is known."""
         return self._all(self._source, turn)
 
     def target(self, turn: Int) -> Register | bool:
-        """Return the predicate that the thread has a vector in this round and that it is inside the destination."""
+        """Return a predicate that is true if the thread has a vector in this round and the vector is inside the destination."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:

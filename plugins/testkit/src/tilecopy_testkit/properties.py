@@ -62,7 +62,7 @@ def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, 
 
 
 def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that predicate and partition are pure and quick, do not raise, give a reason to decline, and partitions are data."""
+    """Check that both hooks are pure and quick, do not raise, and decline only with a reason, and that partitions are plain data."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     if (asked := request_of(audited, case)) is None:
@@ -139,7 +139,7 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
-    """Return the reason of predicate or partition to decline a copy, "" if both accept it, or None if they are not asked."""
+    """Return why the predicate or the partition declines a copy, "" if both accept it, or None if neither is called."""
     if (asked := request_of(subject, case)) is None:
         return None
     request = asked[1]

@@ -40,7 +40,7 @@ SHRINK_EXAMPLES = 200
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
-    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without suffix means all of its architecture.
+    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without a suffix stands for all targets of its architecture.
 
     Raises:
         RequestError: a name is not a target.

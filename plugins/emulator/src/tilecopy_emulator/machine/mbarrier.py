@@ -333,7 +333,7 @@ class Mbarriers:
             if late is not None:
                 what = f"the bytes of this copy complete phase {barrier.phase - 1}, but those of {late.describe()} may do so first"
                 self.machine.hazard(
-                    "mbarrier", f"{barrier.name}: {what} (expect_tx has fewer bytes than the copies)", one
+                    "mbarrier", f"{barrier.name}: {what} (expect_tx counts fewer bytes than the copies write)", one
                 )
         self.machine.launch.version += 1
 
@@ -443,7 +443,7 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        name, what = barrier.name, "is not the state of an arrival"
+        name, what = barrier.name, "is not a state that mbarrier.arrive returned"
         self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: 0x{int(tokens[i]):x} {what}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
         what = f"the wait must be for phase {barrier.phase} or the one before it"

@@ -36,7 +36,7 @@ class LocalMemory:
             self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
-        """Return a name for a byte: variable and byte."""
+        """Return the variable that contains a byte, and the byte's offset in it, for messages."""
         symbols = self.machine.launch.symbols.items()
         before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
         start, name = max(before, default=(0, "local"))

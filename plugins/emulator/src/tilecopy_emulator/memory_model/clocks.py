@@ -227,7 +227,7 @@ class VectorClocks:
                         known[key] = done[id(old)]
 
     def learn(self, cta: int, inside: Any, rows: Any) -> None:
-        """Join a row (or one per thread) of a CTA into the clocks of its threads."""
+        """Join a clock row, or one row per thread, into the clocks of threads of a CTA."""
         table = self.rows.get(cta)
         if table is None:
             table = self.rows[cta] = np.zeros((self.threads, self.width), np.int32)

@@ -51,7 +51,7 @@ def actor_of(stamps: Any) -> Any:
 
 
 def barrier_of(actor: Any) -> tuple[Any, Any]:
-    """Return the CTA of the mbarrier of an actor, and its column in the rows of the CTA."""
+    """Return the CTA of an actor's mbarrier, and the mbarrier's column in the CTA's clock rows."""
     number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
     return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
 

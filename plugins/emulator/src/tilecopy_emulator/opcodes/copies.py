@@ -312,7 +312,7 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 
 @attrs.frozen
 class Piece:
-    """Pieces of one size in global memory of a lane's copies.
+    """The pieces of one size that a lane's copies read or write in global memory.
 
     ``chosen``: the mask of pieces and copies; ``offsets``: of these in the array; ``size``: bytes of each.
     """
@@ -586,7 +586,7 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
-        what = "a request after this CTA has seen that one failed (is_canceled was false) is undefined: stop at the first failure"
+        what = "a CTA must not make another try_cancel request after it saw one fail (is_canceled was false): stop at the first failure"
         machine.hazard_where(machine.engines.refused[machine.cta_of[index]], "lifetime", what, lanes)
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]

@@ -75,7 +75,7 @@ class Fragment:
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return for each register the maximum over its elements ``(groups, rows, columns)``."""
+        """Return the maximum over the elements of each register. ``origins`` has the shape ``(groups, rows, columns)``."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)

@@ -45,7 +45,7 @@ class _Where:
     """The parameter whose non-generic address is always in the map's register, or ""."""
 
     def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
-        """Yield the number of each lane, and its map."""
+        """Yield each lane, as an array of one, and the tensor map that it uses."""
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:

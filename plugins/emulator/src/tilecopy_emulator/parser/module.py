@@ -175,7 +175,7 @@ class ModuleParser(Definitions):
         if not entry and c.token.kind == "(":
             results = self._formals(entry=False)
             if len(results) > 1 and any(formal.space == "param" for formal in results):
-                c.fail("each of several results must be .reg", line)
+                c.fail("if a function has several results, each must be .reg", line)
         name = c.name("a name")
         parameters = self._formals(entry=entry) if c.token.kind == "(" else ()
         attributes = self._attributes(entry=entry)

@@ -16,7 +16,7 @@ MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "globa
 
 
 def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variable]:
-    """Parse variables from after the state space to the semicolon."""
+    """Parse the variables of a declaration, from the token after its state space up to the semicolon."""
     line, align, elements, type = c.token.line, 0, 1, ""
     while not type and c.token.kind == "word" and c.token.text.startswith("."):
         word = c.advance().text[1:]

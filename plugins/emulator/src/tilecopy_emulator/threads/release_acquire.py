@@ -1,4 +1,4 @@
-"""Release and acquire patterns and fences: order by the value of a strong access (PTX ISA 8.8)."""
+"""Release and acquire patterns, and fences: how a strong read of a released value orders two threads (PTX ISA 8.8)."""
 
 from __future__ import annotations
 

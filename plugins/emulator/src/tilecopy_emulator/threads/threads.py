@@ -210,7 +210,7 @@ class Threads:
         )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
-        """Raise a hazard unless addresses, or strides in bytes, are multiples of a number of bytes.
+        """Raise a hazard unless all addresses, or strides in bytes, are multiples of ``size_bytes``.
 
         ``lanes``: that have them; ``addresses``: unsigned, one row per lane, or one for all; ``size_bytes``: the number;
         ``what``: the text for the address, with ``{}`` for its digits.

@@ -298,7 +298,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """Declare a buffer in registers. The thread axes of its layout give the thread of an element, ``m`` gives the register."""
+        """Declare a buffer in registers. The thread axes of its layout give the thread of an element. The axis ``m`` gives the register."""
         return self._new_buffer("local", name, shape, dtype, layout=layout)
 
     def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:

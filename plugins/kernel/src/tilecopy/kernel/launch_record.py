@@ -110,7 +110,7 @@ class HostBytesRecord(ParameterRecord, frozen=True, tag="host_bytes"):
 
 
 class SymbolRecord(Record, frozen=True):
-    """A symbol in the expressions; ``name`` is its name there."""
+    """A symbol of the record's integer expressions, which refer to it by ``name``."""
 
     name: str
     called: str

@@ -440,7 +440,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. It has no sources before all arrays are known.
+        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are known.
 
         Raises:
             RequestError: no size is within the bounds.

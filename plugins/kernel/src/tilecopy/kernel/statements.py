@@ -159,7 +159,7 @@ class Load:
     element: Region
 
     def describe(self) -> str:
-        """Return the text of the element."""
+        """Return a text such as ``load of x[0]``."""
         return f"load of {self.element}"
 
     def lower(self, context: Lowering) -> None:
@@ -228,7 +228,7 @@ class Store:
     value: Value
 
     def describe(self) -> str:
-        """Return the text of the element."""
+        """Return a text such as ``store to x[0]``."""
         return f"store to {self.element}"
 
     def lower(self, context: Lowering) -> None:

@@ -51,7 +51,7 @@ class Gather:
 
     @property
     def fetches(self) -> tuple[Fetch, ...]:
-        """The fetches of all words, each once."""
+        """The fetches of all words, without duplicates."""
         return tuple(dict.fromkeys(fetch for word in self.words for fetch in word.fetches))
 
     @property

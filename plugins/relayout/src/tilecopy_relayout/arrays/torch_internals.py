@@ -22,12 +22,12 @@ is_wrapped_by_transform = torch._C._functorch.is_functorch_wrapped_tensor  # 2.4
 
 
 def forward_mode_is_active() -> bool:
-    """Return True if forward-mode differentiation is active (``_current_level``: 2.4 to 2.13)."""
+    """Return True if forward-mode differentiation is active (``_current_level``, in torch 2.4 to 2.13)."""
     return bool(forward_ad._current_level >= 0)
 
 
 def active_transforms() -> list[Any]:
-    """Return the kinds of the active transforms of ``torch.func`` (``get_interpreter_stack``: 2.4 to 2.13)."""
+    """Return the kinds of the active transforms of ``torch.func`` (``get_interpreter_stack``, in torch 2.4 to 2.13)."""
     return [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
 
 

@@ -1,4 +1,4 @@
-"""The plan of a relayout of a sharded array: the boxes that each rank sends to each other rank. Does not need torch.
+"""The plan of a relayout of a sharded array: the boxes that each rank sends to each other rank. This module does not need torch.
 
 A part is a range of one dimension. If a pattern splits this dimension, the range is a few boxes of the split dimensions. So
 the data from one rank to another are a few boxes, too. Each box is moved by its own relayout.
@@ -93,13 +93,13 @@ class Shards:
                     yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return a box in the sender's part of the array, whose strides are given in elements."""
+        """Return where a box lies in the sender's part of the array. ``strides`` are those of the part, in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return a box in the receiver's part of the result, whose strides are given in elements."""
+        """Return where a box lies in the receiver's part of the result. ``strides`` are those of the part, in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)

@@ -69,7 +69,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch for addresses with a new alignment, or on two GPUs, if they are multiples of a word."""
+        """Launch at addresses of a new alignment, or across two GPUs. Raise CacheMissError if an address is not word-aligned."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError

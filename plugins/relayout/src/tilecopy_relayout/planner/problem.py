@@ -1,4 +1,4 @@
-"""The normal form of a relayout, which has only what affects the bytes that move.
+"""The normal form of a relayout: only the properties that determine which bytes move where.
 
 Dimensions of extent 1 are dropped. Dimensions that stay together are fused. The destination's strides are made positive.
 Elements that always move together become one wider element. Two relayouts with the same :class:`Problem` have the same plan.
