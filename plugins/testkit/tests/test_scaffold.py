@@ -15,6 +15,8 @@ from tilecopy_testkit import VariantUnderTest
 from tilecopy_testkit.command import new_variant
 from tilecopy_testkit.scaffold import PLAIN, write_package
 
+FIRST_OF_TEMPLATE = {template: pair for pair, template in reversed(PLAIN.items())}
+
 
 @pytest.mark.filterwarnings("ignore::tilecopy.PerformanceWarning")  # as the suite does: drawn copies may be slow
 @pytest.mark.parametrize(("op", "source", "destination"), PLAIN)
@@ -26,7 +28,9 @@ def test_a_new_variant_holds_the_suite(
     monkeypatch.syspath_prepend(tmp_path / "package" / "src")
     plugin = importlib.import_module(f"tilecopy_{name}")
     try:
-        counterexample = first_counterexample(VariantUnderTest.of(plugin), examples=10)
+        first = FIRST_OF_TEMPLATE[PLAIN[op, source, destination]] == (op, source, destination)
+        others = () if first else ("processes",)  # two Python processes, which have the same text of the template
+        counterexample = first_counterexample(VariantUnderTest.of(plugin), examples=10, without=others)
     finally:
         del sys.modules[plugin.__name__]
     assert counterexample is None, counterexample
