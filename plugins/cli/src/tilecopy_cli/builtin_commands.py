@@ -57,7 +57,7 @@ def tilecopy() -> None:
 )
 @click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
-@click.option("--executor", help="Where to run: cuda or emulator. Default: the GPU if there is one.")
+@click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
     """Copy an array file tile by tile through shared memory, and verify it.
 

@@ -82,12 +82,12 @@ _HOW = (
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """Decorate a command that takes one copy: its options are parsed into the arguments of :func:`plan`."""
+    """Decorate a command that takes one copy. The command gets its options as arguments of :func:`plan`."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds options to a command: a copy's regions, scope and ``outside=``, and those of ``more``."""
+    """Return a decorator that adds the options ``more`` to a command, and those of a copy's regions, scope and ``outside=``."""
     return lambda command: _in_words(command, more)
 
 

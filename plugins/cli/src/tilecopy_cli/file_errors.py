@@ -1,4 +1,4 @@
-"""The error about files, and the form in which messages name a file."""
+"""The error for a file that cannot be read or written, and the form of file names in messages."""
 
 from __future__ import annotations
 

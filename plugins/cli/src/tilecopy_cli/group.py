@@ -42,7 +42,7 @@ COMMANDS_GROUP = "tilecopy.commands.v1"
 
 @attrs.frozen(eq=False)
 class Result:
-    """A frozen record of a command's result.
+    """A frozen record of a command's result, as JSON values and as text.
 
     Attributes:
         data: what ``--json`` prints.
@@ -54,7 +54,7 @@ class Result:
 
 
 class ResultCommand(click.Command):
-    """A command that returns a :class:`Result`; only this goes to standard output. Adds ``--json`` and ``--debug``."""
+    """A command with ``--json`` and ``--debug`` that returns a :class:`Result`. Only the result goes to standard output."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -96,10 +96,10 @@ class SuggestingGroup(click.Group):
 
 
 class TilecopyGroup(SuggestingGroup):
-    """The group of all subcommands. Those of other packages are imported when they run or when all are listed."""
+    """The group of all subcommands. A subcommand of another package is imported when it runs or when all subcommands are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the built-in subcommands, then of other packages', each sorted."""
+        """Return the sorted names of the built-in subcommands, then those of other packages."""
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -137,7 +137,7 @@ class TilecopyGroup(SuggestingGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command and exit with 0 (done), 1 (failed), 2 (invalid input), or by the signal that stopped it."""
+        """Run the command and exit with 0 (done), 1 (failed) or 2 (invalid input), or end by the signal that stopped it."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:

@@ -68,7 +68,7 @@ class NpyFile:
 
     @property
     def left_out(self) -> str:
-        """The part of a report about bytes after the array, or "" if there are none."""
+        """The text of a report about the file's bytes after the array, or "" if there are none."""
         return f"; the {self.rest_bytes} bytes after the array were not copied" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:

@@ -30,7 +30,7 @@ def packages() -> list[Installed]:
 
 
 def problems() -> dict[str, list[str]]:
-    """Return the problems of each of :func:`packages`, by the package's name; the list is empty if it has none."""
+    """Return a dict from the name of each of :func:`packages` to its problems, an empty list if it has none."""
     installed = packages()
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:

@@ -36,7 +36,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         return self.fail(f"{value!r} is not one of {', '.join(self.names)}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return the names for the help if there are fewer than six."""
+        """Return the names for the help if there are fewer than six, else None, so that click shows the type."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 

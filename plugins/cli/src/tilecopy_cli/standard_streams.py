@@ -17,7 +17,7 @@ from .file_errors import FileError
 
 
 class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch it
-    """Raised when a signal ends the program, so that open files are closed first."""
+    """Raised when a signal stops the program, so that open files are closed before it ends."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -25,7 +25,7 @@ class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch 
 
 
 def open_standard_streams() -> None:
-    """Open the null device for each closed standard stream; otherwise the next opened file would get its number."""
+    """Open the null device for each closed standard stream; otherwise the next opened file would get its file descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

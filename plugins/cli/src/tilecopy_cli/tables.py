@@ -23,7 +23,7 @@ _LAST_COLUMN = 20
 
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Return rows in aligned columns; the last column wraps. If it would be too narrow, each row is a paragraph."""
+    """Return rows in aligned columns, the last one wrapped. If that would be too narrow, each row becomes a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
     if not lines:
         return ""
@@ -57,7 +57,7 @@ def transfer_text(report: TransferReport, destination: object, *more: str) -> st
 
 
 def wrap_text(text: str) -> str:
-    """Return a line wrapped to the width of the terminal, with no word broken."""
+    """Return a line wrapped to the width of the terminal, without breaking words."""
     wrap = textwrap.TextWrapper(_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return f"{wrap.fill(text.rstrip())}\n"
 

@@ -36,7 +36,7 @@ class ComputeCache:
 
     @classmethod
     def of_environment(cls) -> ComputeCache:
-        """Return the settings from ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the user's folder."""
+        """Return the settings from ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the home folder."""
         environ = os.environ
         if path := environ.get("CUDA_CACHE_PATH", ""):
             folder = Path(path)

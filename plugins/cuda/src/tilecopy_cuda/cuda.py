@@ -105,7 +105,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
-        """Return the kernel loaded on a device, whose context must be active. Kernels with the same PTX are loaded once.
+        """Load a kernel on a device and return it. Kernels with the same PTX are loaded once. The device's context must be current.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver rejects the PTX; the message has its log.
@@ -121,7 +121,7 @@ class CudaExecutor:
             return loaded
 
     def unload_unused(self) -> None:
-        """Unload the modules of kernels that nothing can launch any more. Loading kernels also does so from time to time.
+        """Unload the modules of kernels that nothing can launch any more. :meth:`load` also unloads them, in batches.
 
         The call waits until the work on their devices is complete.
 
@@ -152,11 +152,11 @@ class CudaExecutor:
         function = call("cuModuleGetFunction", module, kernel.name.encode())
         if kernel.dynamic_shared:
             which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
-            what = f"kernel {kernel.name}: {size} bytes of shared memory"
+            what = f"kernel {kernel.name}: requesting {size} bytes of shared memory"
             call("cuFuncSetAttribute", function, which, size, what=what)
         if kernel.cluster is not None and prod(kernel.cluster) > 8:
             which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            what = f"kernel {kernel.name}: a cluster of more than 8 CTAs"
+            what = f"kernel {kernel.name}: requesting a cluster of more than 8 CTAs"
             call("cuFuncSetAttribute", function, which, 1, what=what)
         return function
 
@@ -205,7 +205,7 @@ class CudaExecutor:
         stream: Any = None,
         device: int | None = None,
     ) -> Callable[[], Any]:
-        """Check the arguments once and return a function that launches.
+        """Check the arguments once and return a function that launches the kernel with them.
 
         If an argument is in host memory, each call copies it to the GPU and back, like :meth:`launch`.
 
@@ -387,7 +387,7 @@ class CudaExecutor:
     def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
         """Copy a range of host memory to the device, and set the addresses of the arguments in it."""
         where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
-        what = f"{where}: {span.nbytes} bytes of device memory"
+        what = f"{where}: allocating {span.nbytes} bytes of device memory"
         first = next(parameter for parameter in kernel.arrays if parameter.name in span.names)
         room = (span.first - binding.arrays[first.name].pointer) % first.align_bytes
         memory = int(self.driver.call("cuMemAlloc", max(1, room + span.nbytes), what=what))

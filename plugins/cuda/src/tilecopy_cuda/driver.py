@@ -118,7 +118,7 @@ class Driver:
 
     @locked_cached_property
     def api(self) -> Any:
-        """The bindings, after a successful ``cuInit``.
+        """The functions of the driver API (``cuda.bindings.driver``), after a successful ``cuInit``.
 
         Raises:
             LaunchError: cuda-python or the driver is missing, or the driver cannot start.
@@ -164,7 +164,7 @@ class Driver:
         return values if len(values) > 1 else values[0] if values else None
 
     def error(self, what: str, code: Any) -> LaunchError:
-        """Return the error of a call that returned ``code``, and record if the context was lost."""
+        """Return the error for a driver call that returned ``code``, and record whether the context was lost."""
         string_code, text = self.api.cuGetErrorString(code)
         code_text = f"{code.name} ({int(code)}): {'unknown error' if int(string_code) or not text else text.decode()}"
         if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
@@ -183,7 +183,7 @@ class Driver:
         return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:
-        """Return the error of any call after the context was lost."""
+        """Return the error for a call made after the context was lost."""
         return LaunchError(
             f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
             "This process cannot run anything on the GPU any more; start a new one"
@@ -250,7 +250,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream, or None for a default stream, which every GPU has.
+        """Return the GPU of a stream, or None for a default stream, because each GPU has its own.
 
         Args:
             stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
@@ -290,7 +290,7 @@ class Driver:
         return signature(int(address))
 
     def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
-        """Return the bytes of a tensor map, which the driver encodes, for kernels on a GPU.
+        """Return the bytes of a tensor map that the driver encoded for kernels on a GPU.
 
         Raises:
             LaunchError: the driver rejects the map, or does not support tensor maps.
@@ -328,7 +328,7 @@ class Driver:
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware cannot.
+        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware does not support it.
 
         Raises:
             LaunchError: the driver cannot enable it although the hardware supports it.
@@ -342,7 +342,7 @@ class Driver:
                     with self.active(ordinal), self.outside_capture():
                         (code,) = self.api.cuCtxEnablePeerAccess(peer, 0)
                     if int(code) not in (0, _ALREADY_ENABLED):
-                        raise self.error(f"peer access of GPU {ordinal} to GPU {device}", code)
+                        raise self.error(f"enabling peer access of GPU {ordinal} to GPU {device}", code)
                 self._peers[ordinal, device] = able
             return self._peers[ordinal, device]
 

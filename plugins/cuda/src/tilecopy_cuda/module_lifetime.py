@@ -55,7 +55,7 @@ class LoadedKernel:
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """If a stream is being captured, make the graph hold the module (CUDA programming guide, user objects)."""
+        """If a stream is being captured, keep the module loaded until the graph is destroyed (CUDA guide, user objects)."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch reports errors of the stream
@@ -85,7 +85,7 @@ class Modules:
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
     def track(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
-        """Return a loaded kernel whose module is unloaded some time after the last reference is dropped."""
+        """Return a loaded kernel. Its module may be unloaded once nothing refers to the kernel."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)
         weakref.finalize(kernel, self._dropped.append, owned).atexit = False

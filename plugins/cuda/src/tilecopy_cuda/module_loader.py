@@ -37,7 +37,7 @@ class ModuleLoader:
         np.empty(_FREED_BYTES, np.uint8)
 
     def load(self, kernel: BuiltKernel) -> Any:
-        """Load the module (CUmodule) of a kernel in the current context, and return it. The thread must not be capturing.
+        """Load the module (CUmodule) of a kernel in the current context, and return it. The thread must not be capturing a stream.
 
         The first load warns if the driver cannot store machine code on disk.
 
@@ -76,7 +76,7 @@ class ModuleLoader:
             version = directive_of(kernel.ptx, ".version")
             number = self.driver.call("cuDriverGetVersion")
             return (
-                f". The kernel needs PTX ISA {version or '?'}, but the driver is older, for CUDA "
+                f". The kernel needs PTX ISA {version or '?'}, but the installed driver is for CUDA "
                 f"{number // 1000}.{number % 1000 // 10}: update the NVIDIA driver"
             )
         return ""

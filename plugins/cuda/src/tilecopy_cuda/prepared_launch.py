@@ -1,4 +1,4 @@
-"""Checked launches, which only need the addresses of their arrays and the driver's call."""
+"""Launches that were checked once. To launch again, they need only the addresses of arrays and one driver call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .module_lifetime import LoadedKernel
 
 @attrs.define(eq=False)
 class ParamBuffer:
-    """The parameters of one launch in memory, arrays' addresses first, and the table of pointers to them for the driver.
+    """The parameters of one launch in memory, and the table of pointers to them that the driver takes.
 
     ``computed_for`` are the addresses from which the computed parameters were made.
     """
@@ -79,14 +79,14 @@ class ReadyLaunch:
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
     def new_buffer(self) -> ParamBuffer:
-        """Return a new buffer with the initial content."""
+        """Return a new buffer with the parameters of the launch that was checked."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Write the computed parameters of some launches to a buffer, and make a graph that captures hold the kernel."""
+        """Write the computed parameters, if there are any, to a buffer, and keep the kernel loaded for a graph that is capturing."""
         if self.computed and buffer.computed_for != addresses:
             self.compute(buffer, addresses)
         if stream is not self.driver.legacy_stream:
@@ -222,7 +222,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. The addresses come first in a buffer's memory, so that one write replaces all."""
+    """Return a launch of a loaded kernel. A buffer begins with the addresses, so that one write replaces all of them."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

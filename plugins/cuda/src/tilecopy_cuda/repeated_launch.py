@@ -72,7 +72,7 @@ _MOST_LAUNCHES = 1024
 
 @attrs.frozen(eq=False)
 class RepeatedLaunch:
-    """The cached launches of a kernel for arguments of certain types.
+    """The cached launches of a kernel for one combination of argument types.
 
     Attributes:
         launches: key of the arguments -> checked launch.
@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types, or None if reading their properties is not cheap.
+        """Return an empty cache for arguments of these types, or None if a few attributes do not give their properties.
 
         Args:
             kernel: the kernel.

@@ -18,7 +18,7 @@ _L2_256B = 3
 
 
 def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
-    """Return a function that encodes tensor maps.
+    """Return a function that encodes a tensor map by the driver and returns its 128 bytes.
 
     Args:
         function: address of the driver's cuTensorMapEncodeTiled.
@@ -49,7 +49,7 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
             int(facts.fill == "nan"),
         )
         if code:
-            raise error(f"tensor map of argument {facts.array}: {facts}", code)
+            raise error(f"encoding the tensor map of argument {facts.array}: {facts}", code)
         return ctypes.string_at(at, 128)
 
     return encode

@@ -1,4 +1,4 @@
-"""Functions that write copies as CUDA C++, one as a function or several in a header."""
+"""Functions that write one copy as a CUDA C++ function, and several copies as a header."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a C++ header with exported functions and those that complete their copies, in namespace ``tilecopy``.
+    """Return a C++ header with exported functions, and with the functions that complete copies (namespace ``tilecopy``).
 
     Args:
         functions: results of :meth:`tilecopy_core.Plan.cuda`.

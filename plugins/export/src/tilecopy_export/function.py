@@ -51,7 +51,7 @@ from .function_arguments import (
 
 @attrs.frozen
 class RegisterMove:
-    """A frozen record of a move between an argument and a register of the block.
+    """A frozen record of a move between an argument and a register of the inline assembly block.
 
     Attributes:
         opcode: the opcode of the move.
@@ -67,7 +67,7 @@ class RegisterMove:
 
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
-        """The operands of the caller."""
+        """The operands of the block that the move reads or writes, one per word of a fragment."""
         if not self.words:
             return (AsmOperand(self.argument),)
         return tuple(AsmOperand(self.argument, word) for word in self.words)
@@ -75,7 +75,7 @@ class RegisterMove:
 
 @attrs.frozen
 class AsmOperand:
-    """A frozen record of an operand of the block: an argument, or one 32-bit word of a fragment.
+    """A frozen record of an operand of the inline assembly block: an argument, or one 32-bit word of a fragment.
 
     Attributes:
         argument: name of the function's argument.
@@ -131,7 +131,7 @@ class CopyFunction:
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the block only reads, numbered after the outputs. The thread's index is one if several threads copy."""
+        """The operands that the block only reads, numbered after the outputs. If several threads copy, one is the thread's index."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -148,7 +148,7 @@ class CopyFunction:
             yield f"// tilecopy: {self.name}: {scope.threads} of {last.upper + 1} threads copy together; this is thread {thread}"
 
     def bits_of(self, operand: AsmOperand) -> int:
-        """Return the width of an operand: 64 bits for pointers, 32 for shared addresses and words of fragments."""
+        """Return the width of an operand in bits, for example 64 for pointers and 32 for words of fragments."""
         if operand in self.computed:
             return self.computed[operand]
         argument = next(a for a in self.arguments if a.name == operand.argument)
@@ -157,7 +157,7 @@ class CopyFunction:
         return 64 if argument.buffer.space == "global" else 32
 
     def assembly(self, sign: str) -> list[str]:
-        """Return the lines of the block.
+        """Return the PTX lines of the inline assembly block.
 
         Args:
             sign: the character before an operand's number in the surrounding language. Elsewhere in the text it is doubled.
@@ -212,7 +212,7 @@ class FunctionBindings:
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
-        """Return the register of a symbol's argument, or of a special register that is not a symbol of the copy."""
+        """Return the register that holds a symbol, from its argument, or from its special register if it has no argument."""
         key = key_of_symbol(found)
         argument = self._arguments.get(key)
         if argument is None and found.register:
@@ -239,7 +239,7 @@ class FunctionBindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Return the register with a pointer to a tensor map, which the host encodes. Equal recipes have one argument."""
+        """Return the register with a pointer to a tensor map that the host encodes. Equal tensor maps share one argument."""
         if isinstance(recipe, HostBytes):
             raise RequestError(
                 f"this copy needs {recipe.size_bytes} bytes that the Python function {recipe.make.__qualname__} computes at each launch, so it "

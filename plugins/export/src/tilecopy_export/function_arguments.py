@@ -109,7 +109,7 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return the key of a symbol's argument. Symbols of the same special register have the same key."""
+    """Return the key that identifies a symbol's argument: its special register if it has one, else the symbol."""
     return symbol.register or symbol
 
 

@@ -59,7 +59,7 @@ MOST_WORDS = 24
 
 
 def hoist(function: CopyFunction) -> Hoisted:
-    """Return a function with the integers that it computes before its first branch as C++ statements.
+    """Return a function that computes the integers before its first branch in C++ statements.
 
     A compiler can hoist C++ out of a loop, but not the contents of inline assembly. This pays if the statements multiply two run-time
     integers (such as sizes in strides), or if the assembly then has a single word as input, the address of everything. In other cases

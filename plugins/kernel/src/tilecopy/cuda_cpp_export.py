@@ -8,7 +8,7 @@ from tilecopy_core.registry import exporter
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a C++ header with exported functions and those that complete their copies, in namespace ``tilecopy``.
+    """Return a C++ header with exported functions, and with the functions that complete copies (namespace ``tilecopy``).
 
     Args:
         functions: results of :meth:`tilecopy_core.Plan.cuda`.

@@ -16,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def intrinsic(definition: _F) -> _F:
-    """Return Numba's decorator with a type, for type checkers."""
+    """Return the result of Numba's ``intrinsic``, with the type of the definition for type checkers."""
     return cast("_F", _intrinsic(definition))
 
 
@@ -80,7 +80,7 @@ def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
 
 @intrinsic
 def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any:
-    """Add to the bytes that this phase of an mbarrier expects from copies, and arrive once."""
+    """Add ``nbytes`` to the bytes that this phase of an mbarrier expects from copies, and arrive once."""
     text = f"{SYNC['mbarrier_arrive_expect_tx']} _, [$0], $1;"
     return _of_barrier(text, (mbarrier, nbytes), "mbarrier_arrive_expect_tx")
 

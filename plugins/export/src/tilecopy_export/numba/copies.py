@@ -1,4 +1,4 @@
-"""Numba intrinsics for the copies of plans, with the same PTX as in CUDA C++ as LLVM inline assembly."""
+"""Numba intrinsics for the copies of plans. LLVM inline assembly contains the same PTX as the CUDA C++ functions."""
 
 from __future__ import annotations
 
