@@ -38,7 +38,7 @@ from tilecopy_test_helpers import picture_cases as cases
         (
             lambda: draw(cases.gmem_smem(), "bulk"),
             tc.RequestError,
-            "draw: kind 'bulk' needs a bulk or tensor copy, but threads move the bytes of gmem_smem: use kind 'moves'",
+            "draw: kind 'bulk' needs a bulk or tensor copy, but variant gmem_smem moves the bytes by threads: use kind 'moves'",
         ),
         (
             lambda: draw(cases.gmem_smem(), "fragment"),
@@ -53,7 +53,7 @@ from tilecopy_test_helpers import picture_cases as cases
         (
             lambda: draw(cases.tma(), "moves"),
             tc.RequestError,
-            "draw: kind 'moves' needs threads that move the bytes, but a copy engine moves those of tma: use kind 'bulk'",
+            "draw: kind 'moves' needs a copy whose bytes are moved by threads, but variant tma uses a copy engine: use kind 'bulk'",
         ),
         (
             lambda: draw(cases.gmem_smem(), width=10),

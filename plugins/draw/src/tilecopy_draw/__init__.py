@@ -1,4 +1,4 @@
-"""Pictures of copies, layouts and fragments: the thread that moves, the bank, or the register of each element.
+"""Pictures of copies, layouts and fragments: for each element, the thread that moves it, its bank, or its register.
 
 A picture shows what the emitted PTX does: the emulator runs the copy with marked bytes in the source.
 """

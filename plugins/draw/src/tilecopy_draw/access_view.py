@@ -1,4 +1,4 @@
-"""The picture "moves": the thread and instruction that move each vector, and its place on both sides."""
+"""The picture "moves": the thread and the instruction that move each vector, and the vector's place on both sides."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of the whole copy, then pictures with zooms.
+    """Yield figures of the whole copy, then figures with zooms. The first figure that fits is drawn.
 
     Raises:
         RequestError: a copy engine moves the bytes, the selection is empty, or no picture fits a page.
     """
     if trace.by_engine:
         raise tc.RequestError(
-            f"draw: kind 'moves' needs threads that move the bytes, but a copy engine moves those of {trace.variant}: use kind 'bulk'"
+            f"draw: kind 'moves' needs a copy whose bytes are moved by threads, but variant {trace.variant} uses a copy engine: use kind 'bulk'"
         )
     request = trace.request
     if not trace.steps:
         raise tc.RequestError(
-            f"draw: {trace} moves no elements, because its box is outside an array for the run-time values of the picture"
+            f"draw: {trace} must move an element, but its box is outside an array (run-time integers have minimum values): use another box"
         )
     meant = selection.accesses(*(side.accesses for side in trace.sides))
     chosen = [

@@ -1,4 +1,4 @@
-"""The picture "banks": the bank of each word in each phase, beside the picture of another layout."""
+"""The picture "banks": the banks that each phase of a copy accesses, or the bank of each element of a layout."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the banks that a copy accesses.
+    """Yield the picture of the banks that a copy accesses, beside those with another layout of the shared buffer.
 
     Raises:
         RequestError: no thread accesses shared memory, the selection is empty, or the picture does not fit a page.
@@ -176,7 +176,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the bank of each element of a box in memory, beside the layout without swizzle or another one.
+    """Yield the picture of the bank of each element of a box, beside the banks in another layout (by default without swizzle).
 
     Raises:
         RequestError: the selection is empty, or the picture does not fit a page.

@@ -51,7 +51,7 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     """
     if not trace.by_engine:
         raise tc.RequestError(
-            f"draw: kind 'bulk' needs a bulk or tensor copy, but threads move the bytes of {trace.variant}: use kind 'moves'"
+            f"draw: kind 'bulk' needs a bulk or tensor copy, but variant {trace.variant} moves the bytes by threads: use kind 'moves'"
         )
     source, destination = pieces_of(trace, selection)
     subtitle = (

@@ -20,7 +20,7 @@ from .picture import SUFFIXES
 @click.option("--width", type=int, default=960, show_default=True, help="Width in pixels.")
 @copy_options
 def draw_command(output: Path | None, kind: str | None, select: str | None, width: int, **copy: Any) -> Result:
-    """Draw one copy as its PTX runs on the emulator.
+    """Run the PTX of one copy on the emulator, and draw its accesses.
 
     The arguments are those of `tilecopy plan`. `--json` prints the data of the picture:
 

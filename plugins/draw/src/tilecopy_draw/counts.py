@@ -1,4 +1,4 @@
-"""Counts of the sectors of global memory and the wavefronts of shared memory in each request."""
+"""The counts of requests, of sectors of global memory, and of wavefronts of shared memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .trace import CopySide, requests_of
 
 @attrs.frozen(eq=False)
 class Phase:
-    """The threads of a warp that shared memory serves together, with at most 128 bytes.
+    """A frozen record of a phase: threads of one warp that shared memory serves together, with at most 128 bytes.
 
     Attributes:
         step, warp, number: the numbers of the instruction, the warp and the phase.
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return the ``requests`` of a side, its ``sectors`` or ``wavefronts``, and the ``least`` that could serve its bytes."""
+    """Return counts of a side: its ``requests``, its ``sectors`` or ``wavefronts``, and the ``least`` number of them for its bytes."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

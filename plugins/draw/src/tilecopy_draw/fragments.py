@@ -41,7 +41,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of the whole fragment, then pictures with a zoom.
+    """Yield a figure of the whole fragment, then figures with a zoom. The first figure that fits is drawn.
 
     Raises:
         RequestError: no side is in registers, the selection is empty, or no picture fits a page.

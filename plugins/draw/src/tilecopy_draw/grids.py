@@ -1,4 +1,4 @@
-"""Grids and texts that several kinds of pictures use. A grid has the number of the access or register of each element."""
+"""Grids and texts that several kinds of pictures use. Each cell of a grid has the number of an access or of a register."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Look = Callable[[int], tuple[str, int, str]]
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
-    """Return the rows and columns in which a box is drawn. The last extent above 1 is the row; a long 1-D box is folded."""
+    """Return the number of rows and columns of a drawn box. A row is the last dimension of extent above 1; a long 1-D box is folded."""
     extents_above_1 = [extent for extent in extents if extent > 1] or [1]
     if len(extents_above_1) == 1:
         length = extents_above_1[0]
@@ -50,7 +50,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return the grid of a side's box by coordinate, with a number for each element."""
+    """Return the grid of a side's box by coordinate; ``ids`` has the number of each element."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -65,7 +65,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return the grid of the bytes that accesses touch, in lines. A cell is the widest unit that no access splits.
+    """Return the grid of the lines of memory that accesses touch. Each access touches whole cells, which are as wide as possible.
 
     Args:
         side: the side of the copy.
@@ -114,7 +114,7 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Return the first thread, its 32-bit register and the number of threads that hold each element of the box.
+    """Return, for each element of the box, the first thread that holds it, the 32-bit register, and the number of such threads.
 
     A 64-bit register counts as two.
     """
@@ -168,7 +168,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
 
 
 def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
-    """Yield panels of the registers of the first rows and columns, the widest first; those of one thread are outlined."""
+    """Yield panels of the registers of the first rows and columns, the widest panel first. Registers of ``owner`` are outlined."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
         grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
@@ -186,7 +186,7 @@ def side_title(side: CopySide) -> str:
 
 
 def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
-    """Return the legend of the fills; the fill of a number is its remainder by 4."""
+    """Return the legend of the fills. The fill of a number is the number modulo 4."""
     by_fill = {fill: [f"{prefix}{n}" for n in sorted(set(numbers)) if n % 4 == fill] for fill in range(4)}
     return {
         fill: f"{what}{'s' * (len(names) > 1)} {', '.join(names if len(names) < 6 else [*names[:3], '...', names[-1]])}"
@@ -196,7 +196,7 @@ def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
 
 
 def instructions_text(trace: CopyTrace) -> str:
-    """Return the text with the opcodes of the copy in order, and how often each is executed."""
+    """Return a text with the opcodes of the copy, in order, and the number of executions of each."""
     counts = Counter(step.opcode for step in trace.steps)
     return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
 

@@ -15,7 +15,7 @@ TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The harness of a copy that is drawn: a kernel that fills both memories, copies and reads the destination.
+    """The harness of a copy that is drawn: a kernel that fills both memories, runs the copy and stores the destination.
 
     Attributes:
         request: the copy.

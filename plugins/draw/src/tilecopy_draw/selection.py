@@ -75,7 +75,7 @@ class Selection:
             if wanted is None or (numbers is not None and not count):
                 continue
             if numbers is None:
-                raise tc.RequestError(f"draw: select: this picture cannot be selected by {name}")
+                raise tc.RequestError(f"draw: select: {name} is not supported for this kind of picture: omit it")
             if not (numbers == wanted).any():
                 raise tc.RequestError(
                     f"draw: select: {name} must be from {numbers.min()} to {numbers.max()}, got {wanted}"
@@ -93,7 +93,7 @@ class Selection:
         return [side[mask] for side, mask in zip(sides, masks, strict=True)]
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the selected rows and columns of a grid with a shape.
+        """Return the ranges of rows and columns that are selected in a grid of shape ``shape``.
 
         Raises:
             RequestError: the grid has fewer rows or columns.
@@ -122,6 +122,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests the given accesses, and ranges of rows and columns of a grid."""
+        """Return an error that suggests the selections ``accesses``, and ranges of rows and columns of a grid of shape ``shape``."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

@@ -91,7 +91,7 @@ class Grid:
     columns_are: str
 
     def window(self, rows: tuple[int, int], columns: tuple[int, int]) -> Grid:
-        """Return the part of the grid with a range of rows and a range of columns, from 0."""
+        """Return the part of the grid in a range of rows and a range of columns, both counted from 0."""
         down, along = slice(*rows), slice(*columns)
         names = self.row_names[down], self.column_names[along]
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
@@ -111,7 +111,7 @@ class Grid:
 
 
 def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
-    """Return rectangles that cover the chosen cells of a grid. Each has cells of one number; negative numbers are skipped.
+    """Return rectangles that cover the chosen cells of a grid. Each covers cells of one number; negative numbers are skipped.
 
     Returns:
         Pairs of a number and a rectangle, in row order.
@@ -130,7 +130,7 @@ def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
 
 
 def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
-    """Return the rectangles that cover the chosen cells of a grid, without the numbers."""
+    """Return the rectangles of :func:`rectangles` without their numbers."""
     return [place for _, place in rectangles(ids, chosen)]
 
 
@@ -198,7 +198,7 @@ class Panel:
         return len(self.boxes) <= most and outlined <= MOST_BOXES and self.rows * self.cell[2] <= MOST_HEIGHT
 
     def column_width(self, room: float) -> float:
-        """Return the width of a column in pixels that fits its labels and the room, or 0 if the room is too small."""
+        """Return a column width in pixels that fits the labels and the room, or 0 if the room is too small."""
         labels = [] if self.optional else [box for box in self.boxes if box.label]
         wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
         room = (room - self.left - self.right) / self.columns
@@ -258,7 +258,7 @@ class Figure:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """The SVG attributes of each fill, outline and hatching of the figure, with its meaning."""
+        """The SVG attributes and the meaning of each fill, outline and hatching of the figure."""
         used = {box.fill for panel in self.panels for box in panel.boxes}
         fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
         fill_signs = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]
@@ -270,7 +270,7 @@ class Figure:
         return fill_signs + [(LOOKS[name], self.signs[name]) for name in frames if frames[name] and name in self.signs]
 
     def svg(self, width: float) -> str | None:
-        """Return the SVG text with a width in pixels, or None if the figure does not fit."""
+        """Return the SVG text of the figure, ``width`` pixels wide, or None if the figure does not fit."""
         room = width - 2 * MARGIN
         share = (room - GAP * (len(self.stacks) - 1)) / len(self.stacks)
         side_by_side = all(panel.column_width(share) for panel in self.panels)
@@ -310,7 +310,7 @@ class _Page:
         )
 
     def lines(self, text: str, x: float, room: float, size: float, step: float, **look: Any) -> None:
-        """Write a text in several lines, ``step`` pixels apart."""
+        """Write a text, broken into lines that are ``step`` pixels apart."""
         for line in wrap_text(text, room, size, bold=look.get("bold", False)) if text else []:
             self.y += step
             self.text(x, self.y, line, size, **look)

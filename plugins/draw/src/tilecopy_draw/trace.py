@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the number of the piece that covers each offset, or -1. Of pieces with the same start, the first counts."""
+    """Return the number of the piece that covers each offset, or -1. If several pieces start at one place, the first is used."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,7 +57,7 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """Return a number for each access that is equal for the accesses of one instruction by one warp."""
+    """Return a number for each access. The accesses of one warp by one instruction have the same number."""
     return touched.instruction * WARPS + touched.warp
 
 
@@ -107,7 +107,7 @@ class CopySide:
         return f"{self.label}[{', '.join(parts)}]"
 
     def coordinate(self, element: int) -> tuple[int, ...]:
-        """Return the coordinate in the buffer of an element of the box."""
+        """Return the coordinate, in the buffer, of an element of the box."""
         index = np.unravel_index(element, self.region.extents)
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
@@ -116,7 +116,7 @@ class CopySide:
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
-        """Return the element that begins at each byte (the first of several), or -1."""
+        """Return the element that begins at each byte (the first, if several do), or -1."""
         rows = holders(places, self.element_starts[0], np.ones(len(self.element_starts[0]), np.int64))
         return np.append(self.element_starts[1], NO_PLACE)[rows]
 
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return the attributes ``elements`` and ``element_starts`` of a side.
+    """Return the attributes ``elements`` and ``element_starts`` of a :class:`CopySide`.
 
     Args:
         region: the region of the side.
