@@ -17,7 +17,7 @@ MOST_ITEMS = 1 << 16
 
 
 def short_repr(value: object) -> str:
-    """Return a short repr of a value for a message; the core's module is imported for the first message."""
+    """Return a short repr of a value for a message. The first call imports the core's module."""
     with LOCK:
         from tilecopy_core.plugin import short_repr as by_the_core
 
@@ -27,7 +27,7 @@ def short_repr(value: object) -> str:
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Raise an error if a value does not fit; ``rule`` follows "must be" in its message."""
+    """Raise an error unless ``fits`` is true. Its message says that the value must be ``rule``."""
     if not fits:
         raise error(f"{where}: {name} must be {rule}, got {short_repr(value)}")
 
@@ -46,7 +46,7 @@ def is_flag(value: Any) -> bool:
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of a sequence other than text or bytes; None for anything else, and for too many items."""
+    """Return the items of a sequence. Return None for text, bytes, other objects, and more than ``MOST_ITEMS`` items."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

@@ -45,7 +45,7 @@ _FORMS = (
 
 
 def argument_of(word: str) -> Any:
-    """Return the kernel argument for a word of the command line; the table of this module has the forms.
+    """Return the kernel argument that a word of the command line describes, in one of the forms of this module's table.
 
     Raises:
         click.BadParameter: the word has none of the forms, or a value does not fit its dtype.

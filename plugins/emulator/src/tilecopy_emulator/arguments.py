@@ -27,7 +27,7 @@ _ADDRESS = struct.Struct("<Q")
 
 @attrs.frozen(eq=False, init=False)
 class Struct:
-    """A C++ structure as an argument; its fields are laid out in order, each at a multiple of its size, as a compiler does it.
+    """A C++ structure as an argument. Its fields are laid out in order, each at a multiple of its alignment, as by a compiler.
 
     A field is a number (an ``int`` has 4 bytes, a ``float`` is a float32, a ``bool`` has 1 byte; ``numpy.int64(3)`` has the size of its
     type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` inside the structure, or another Struct.
@@ -91,7 +91,7 @@ class _Block:
 def argument_bytes(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return the bytes of each parameter and of the module variables that are set; map arrays into the memory."""
+    """Return the bytes of each parameter, and of the module variables that are set. Map the arrays into the memory."""
     try:
         return _encode(program, arguments, variables, memory)
     except LaunchError as error:
@@ -135,7 +135,7 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """Return the module variable with a name, in C++ or in PTX."""
+    """Return the module variable with a given C++ or PTX name."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -369,7 +369,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"pass Struct(array) for an array of numbers in a structure"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: its size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: the size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 

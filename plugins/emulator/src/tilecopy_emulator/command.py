@@ -130,7 +130,7 @@ class _EmulateCommand(ResultCommand):
     """The command ``emulate``, with its exit statuses, and with errors as annotations."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and print its result; an error carries the exit status."""
+        """Run the command and print its result. An error is raised with the exit status of the command."""
         try:
             return super().invoke(ctx)
         except (TilecopyError, MemoryError) as error:

@@ -54,12 +54,12 @@ class SourceLocation:
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> SourceLocation:
-        """Return the innermost location outside library headers, or this one."""
+        """Return the innermost location outside library headers, or this location if there is none."""
         return next((place for place in self.chain() if not place.in_library), self)
 
     @property
     def shown_file(self) -> str:
-        """The file's path, relative to the current directory if it is inside."""
+        """The path of the file, relative to the current directory if the file is in that directory."""
         try:
             return str(Path(self.file).relative_to(Path.cwd()))
         except (ValueError, OSError):  # it is outside, or the directory was deleted
@@ -81,7 +81,7 @@ class SourceLocation:
         return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
-        """Return one line for the location outside library headers (with that in the header) and one for each caller."""
+        """Return a line for the innermost location outside library headers, with its place in a header if any, and for each caller."""
         chain = self.chain()
         first = chain.index(self.outside_libraries())
         lines = []
@@ -114,7 +114,7 @@ class LineTable:
         self._seen: dict[tuple[int, int, int], SourceLocation] = {}
 
     def file(self, number: int, name: str) -> bool:
-        """Add a ``.file`` directive; return False if another one has its number."""
+        """Add a ``.file`` directive. Return False if another directive has the same number."""
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
@@ -134,7 +134,7 @@ class LineTable:
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
-        """Return the location of a ``.loc`` directive, in a function called at ``caller``; None if its file has no directive."""
+        """Return the location of a ``.loc`` directive in a function called at ``caller``, or None if its file has no ``.file`` directive."""
         file = self._files.get(line.file)
         if file is None:
             return None
@@ -148,7 +148,7 @@ class LineTable:
 
 
 def readable(name: str) -> str:
-    """Return the demangled name of a function, or of a variable in one; "" if the mangled name has more than names."""
+    """Return the demangled name of a function or of a variable in a function, or "" if it is not a plain or nested name."""
     if local := _LOCAL.fullmatch(name):
         return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
     start = _MANGLED.match(name)

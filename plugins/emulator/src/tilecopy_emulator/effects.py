@@ -162,7 +162,7 @@ def effect_of(opcode: tuple[str, ...]) -> Effect:
 
 @attrs.frozen
 class Modifiers:
-    """The parsed modifiers of an opcode that accesses memory, in any order; of several spaces or types the first counts.
+    """The parsed modifiers of an opcode that accesses memory. Their order is free; the first of several spaces or types counts.
 
     ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
     elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order, without cache hints.
@@ -249,7 +249,7 @@ def parts_of(instruction: Instruction) -> Parts:
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Return True if an instruction may read memory; an opcode without a row may."""
+    """Return True if an instruction may read memory. An opcode that is not in the table may read it."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 
@@ -282,7 +282,7 @@ def loads_somewhere(program: Program) -> bool:
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Return the sizes that no access to shared and to global memory splits: the largest powers of two, at most 16 bytes."""
+    """Return the cell sizes of shared and of global memory: the largest powers of two, at most 16 bytes, that no access splits."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
@@ -290,7 +290,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """Return the proxies whose fences matter to a program, and :data:`.memory_model.clocks.ISSUED` if that matters."""
+    """Return the sections of the vector clocks that a program needs: its proxies, and :data:`.memory_model.clocks.ISSUED`."""
     proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)
@@ -301,13 +301,13 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return the instruction's name if a copy engine accesses shared memory for it, which is not counted; else ``""``."""
+    """Return the name of an instruction whose shared-memory accesses are not counted, because a copy engine makes them, else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""
 
 
 def is_approximate(opcode: tuple[str, ...]) -> bool:
-    """Return True if the ISA gives an error bound for an opcode instead of bits."""
+    """Return True if the PTX ISA specifies an error bound for an opcode's result instead of its exact bits."""
     sums = effect_of(opcode).sums and {"s32", "f64", "kind::i8"}.isdisjoint(opcode)
     return sums or "approx" in opcode or "full" in opcode

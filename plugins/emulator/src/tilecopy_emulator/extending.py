@@ -87,7 +87,7 @@ __all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:
-    """Return handlers for instructions on registers only, from the forms that :func:`form` makes.
+    """Return handlers for instructions that only use registers, from forms that :func:`form` returned.
 
     For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
     its modifiers, the types, the roles of results and operands, and a function from the mode to a function of unsigned NumPy arrays.

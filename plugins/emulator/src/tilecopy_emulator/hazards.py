@@ -54,7 +54,7 @@ class ReportedAccess:
         return (place.file, place.line) if place else ("", self.line)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
-        """Return the access as a JSON object; source locations outside library headers come first, innermost first."""
+        """Return the access as a JSON object. Its source locations are innermost first, and those in library headers come last."""
         places = [] if self.place is None else self.place.chain()
         return {
             "thread": self.thread,
@@ -100,7 +100,7 @@ class Hazard:
 
     @property
     def root(self) -> tuple[str, frozenset[tuple[str, int]]]:
-        """The key that hazards of one cause share: the kind, and the lines of the first two accesses."""
+        """A key that is equal for all hazards of one cause: the kind, and the lines of the first two accesses."""
         accesses = self.accesses[: 1 if self.cause == DIVERGENT else 2]
         return self.kind, frozenset(access.source_line for access in accesses)
 
@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the exception of the first hazard; its ``others`` and its notes have one hazard for each other cause."""
+    """Return the exception for the first hazard. Its ``others`` and its notes contain one hazard for each other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:

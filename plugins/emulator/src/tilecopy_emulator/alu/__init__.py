@@ -1,4 +1,4 @@
-"""The arithmetic instructions: their opcodes, modifiers and types, and their computation on NumPy arrays of bits.
+"""The arithmetic instructions: their opcodes, modifiers and types, and functions that compute them on NumPy arrays of bits.
 
 Every function takes unsigned arrays (booleans for predicates), one per operand, of shapes that broadcast, and returns
 unsigned arrays. Threads, registers and memory have no part in it.
@@ -20,7 +20,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """Return the forms of a table that match an opcode, with its mode; they differ only in their operands."""
+    """Return each form of a table that matches an opcode, with the opcode's mode. The forms differ only in their operands."""
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
     matches = []

@@ -58,7 +58,7 @@ _SINGLE: dict[str, Operation] = {
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """Return a result after ``.sat`` and ``.relu``."""
+    """Return a result with ``.sat`` and ``.relu`` applied, if the mode has them."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -113,7 +113,7 @@ def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
 
 
 def arithmetic(name: str) -> Callable[[Mode], Compute]:
-    """Return the computation of an exact operation, in the type of the mode."""
+    """Return a builder of a correctly rounded operation, such as ``add``, in the type of the mode."""
 
     def build(mode: Mode) -> Compute:
         format, direction = FORMATS[mode.type], mode.direction
@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """Return mixed-precision operations such as ``add.f32.f16``: narrow operands are widened exactly, and the last is f32."""
+    """Return a builder of a mixed-precision operation such as ``add.f32.f16``. Narrow operands are widened exactly; the last operand is f32."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
@@ -178,7 +178,7 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """Return a function with an error bound: computed in float64 and rounded to nearest, for 16 bits truncated from f32.
+    """Return a builder of an approximation. It is computed in float64 and rounded to nearest; 16-bit results are truncated from f32.
 
     An H200 agrees in all bits of ``ex2`` in f16 and bf16; its ``tanh`` is less precise.
     """
@@ -254,7 +254,7 @@ def _sign_bit(format: Format) -> Any:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """Return ``min`` or ``max``: a NaN operand is ignored without ``.NaN``; -0 is less than +0."""
+    """Return a builder of ``min`` or ``max``. Without ``.NaN``, a NaN operand is ignored; -0 is less than +0."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]
@@ -262,7 +262,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         signed = np.dtype(f"i{format.bits // 8}")
 
         def order(raw: Any) -> Any:
-            """Return integers in the order of the values."""
+            """Return integers that have the same order as the floating-point values."""
             return np.where(raw & sign != 0, (~raw ^ sign).view(signed), raw.view(signed))
 
         def pair(a: Any, b: Any) -> Any:

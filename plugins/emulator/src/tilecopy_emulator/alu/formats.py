@@ -117,7 +117,7 @@ def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, 
 
 
 def decode(raw: Any, format: Format) -> Any:
-    """Return the values of bits, as float64."""
+    """Return the floating-point values that bits encode in a format, as float64."""
     if format.bits == 64:
         return raw.view(np.float64)
     if format.bits == 32:
@@ -130,7 +130,7 @@ def decode(raw: Any, format: Format) -> Any:
 
 
 def encode(values: Any, format: Format) -> Any:
-    """Return the bits of float64 values that are exact in the format; every NaN becomes the format's."""
+    """Return the bits of float64 values that the format represents exactly. Every NaN becomes the format's canonical NaN."""
     nan = np.isnan(values)
     if format is F64:
         return np.where(nan, format.dtype.type(format.nan), values.view(np.uint64))

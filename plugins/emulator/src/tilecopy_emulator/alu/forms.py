@@ -1,4 +1,4 @@
-"""Forms of opcodes, with their modifiers and types, which are matched against the opcodes of a program.
+"""Forms of opcodes: the modifiers and types that an opcode of a program may have.
 
 A form is written as in the PTX ISA: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}``, with separate types. Groups in braces are
 optional, groups in parentheses are required, and the order is free (as for ptxas). An opcode that matches no form
@@ -66,7 +66,7 @@ class Mode:
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:
-        """Return the first of some modifiers that the mode has, or a default."""
+        """Return the first of ``names`` that is a modifier of the mode, or ``default`` if none is."""
         return next((name for name in names if name in self.modifiers), default)
 
     @property
@@ -81,7 +81,7 @@ Compute = Callable[..., Any]
 
 @attrs.frozen(eq=False)
 class Form:
-    """A form of an opcode: a family of instructions.
+    """A form of an opcode: its valid modifiers, types and operands, and their computation.
 
     Attributes:
         name: the opcode.
@@ -103,7 +103,7 @@ class Form:
     approximate: bool = False
 
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
-        """Return the mode if the form has these types and modifiers, else None."""
+        """Return the mode with these types and modifiers if the form allows them, else None."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         remaining = list(modifiers)
@@ -123,7 +123,7 @@ class Form:
                 yield ".".join(part for part in (self.name, *parts, *types) if part)
 
     def type_of(self, operand: str, mode: Mode) -> str:
-        """Return the PTX type of an operand's role."""
+        """Return the PTX type for which the role of an operand stands in a mode."""
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
@@ -138,7 +138,7 @@ _GROUP = re.compile(r"\{([^}]*)\}|\(([^)]*)\)|\.([\w:]+)")
 
 
 def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute], *, approximate: bool = False) -> Form:
-    """Return a form.
+    """Return a form from its description in text.
 
     Args:
         pattern: the opcode and its modifiers, such as ``mul(.hi,.lo){.sat}``.
@@ -161,10 +161,10 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
     demand("form", "types", types, all(TYPES.issuperset(parts) for parts in combinations), "types such as u32 f32.f16")
     results, sources = (tuple(part.split()) for part in (roles.partition("=")[0], roles.partition("=")[2]))
     fits = all(role.rstrip("?") in _ROLES for role in results) and all(role.rstrip("?!*") in _ROLES for role in sources)
-    demand("form", "roles", roles, fits, "roles: t, t0, w, cc or types such as u32")
+    demand("form", "roles", roles, fits, "t, t0, w, cc or types such as u32")
     return Form(name[0], tuple(groups), combinations, results, sources, build, approximate)
 
 
 def plain(compute: Compute) -> Callable[[Mode], Compute]:
-    """Return a builder of a computation that does not depend on the mode."""
+    """Return a builder that returns the same computation for every mode."""
     return lambda mode: compute

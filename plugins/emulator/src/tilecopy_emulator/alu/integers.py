@@ -125,7 +125,7 @@ def _difference(mode: Mode) -> Compute:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """Return ``min`` or ``max``."""
+    """Return a builder of the integer ``min`` or ``max``."""
 
     def build(mode: Mode) -> Compute:
         chosen = np.maximum if largest else np.minimum
@@ -153,7 +153,7 @@ def join_halves(low: Any, high: Any) -> Any:
 
 
 def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """Return an instruction on elements, also for ``x2`` types."""
+    """Return a builder that also accepts ``x2`` types, and then computes each of the two elements separately."""
 
     def build_packed(mode: Mode) -> Compute:
         if not mode.type.endswith("x2"):
@@ -445,7 +445,7 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
-        raise UndefinedResultError("fns must start at bit 31 or below, with an offset above -2147483648", undefined)
+        raise UndefinedResultError("the base of fns must be at most 31, and its offset above -2147483648", undefined)
     position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

@@ -21,7 +21,7 @@ _WIDTH = 34
 
 
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
-    """Return the computation of an instruction.
+    """Return the computation of a video instruction.
 
     ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign if it
     is negated, and its part of the register (``b2``, ``-h0``).

@@ -71,7 +71,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return the text for a missing header: types of 16 bits for headers of cuBLAS and PyTorch, or nothing."""
+    """Return the text for a missing header: the 16-bit types for headers of cuBLAS and PyTorch, else an empty text."""
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 

@@ -69,7 +69,7 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Return True if the head has one of these words."""
+        """Return True if the head of the declaration contains one of these words."""
         return any(token.text in words for token in self.head)
 
 
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> tuple[CppToken, ...]:
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """Return the words like ``__device__``, and the macros for them in the texts of some files."""
+    """Return the words such as ``__device__`` that mark device code, and the macros in some files that expand to them."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -151,7 +151,7 @@ def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
 
 
 def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declaration]:
-    """Return the declarations only for the host: functions and variables without a word such as ``__device__``.
+    """Return the declarations that only the host uses: functions and variables without a word such as ``__device__``.
 
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Return True if NVRTC cannot compile a file, because outside ``#if`` it has a host function or a missing header."""
+    """Return True if NVRTC cannot compile a file because of a host function or a missing header outside ``#if``."""
     functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line; for the use of a macro, all its uses outside functions."""
+    """Return the innermost host declaration at each line. For the use of a macro, return all its uses outside functions."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]
@@ -233,7 +233,7 @@ class _Reader:
         self.lines = [newline.start() for newline in re.finditer("\n", text)]
 
     def declarations(self, depth: int = 0) -> None:
-        """Parse up to the end, or to the brace that closes a namespace or a class."""
+        """Parse declarations up to the end of the file, or up to the brace that closes a namespace or a class."""
         if depth > _MOST_DEEP:
             raise _UnclosedError(f"namespaces and classes must be nested at most {_MOST_DEEP} deep")
         while self.at < len(self.tokens):

@@ -130,7 +130,7 @@ def template_parameters(function: Declaration) -> dict[str, bool]:
 
 
 def parameter_names(kernel: Declaration) -> tuple[str, ...]:
-    """Return the names of a function's parameters, "" for one without a name."""
+    """Return the names of a kernel's parameters, with "" for a parameter without a name."""
     at = next(
         (at for at, token in enumerate(kernel.head) if token.text == kernel.name and kernel.head[at + 1].text == "("),
         -1,

@@ -48,7 +48,7 @@ def precompiled_headers() -> list[Path]:
 
 
 def precompiling(source: str, headers: Mapping[str, str], nvrtc: Any) -> list[str]:
-    """Return the options for NVRTC to use or create a precompiled header for a source; empty if it cannot.
+    """Return the options with which NVRTC uses or creates a precompiled header for a source, or [] if it cannot.
 
     NVRTC does not check whether headers of a directory or in memory have changed, but it compares its options: one of
     them has a digest of the headers that may change.

@@ -63,7 +63,7 @@ class Engines:
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """See :meth:`Machine.expand`; return the operations of each copy, by their old numbers."""
+        """Replicate the operations for :meth:`Machine.expand`. Return those of each copy of the cluster, by their old numbers."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -128,7 +128,7 @@ class Engines:
         return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
-        """Return a new operation of one lane; the caller has checked its accesses and begins them."""
+        """Return a new operation of one lane. The caller has checked its accesses, and calls :meth:`begin`."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
@@ -137,7 +137,7 @@ class Engines:
         return operation
 
     def begin(self, operation: Operation) -> None:
-        """Mark the bytes of an operation as in use."""
+        """Mark the bytes that an operation reads or writes as in use."""
         strength = REDUCED if operation.reduces else WEAK
         self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes, strength)
         if operation.array_write is not None:
@@ -146,7 +146,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Record that the bytes of an operation now belong to the actor of an mbarrier."""
+        """Record that an operation has completed, and that its accesses count as those of ``actor``, an mbarrier."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -180,7 +180,7 @@ class Engines:
         return barrier
 
     def complete_oldest(self) -> bool:
-        """Complete the oldest operation, since no thread can run; return True if there was one."""
+        """Complete the oldest operation, because no thread can run. Return True if there was one."""
         if self.pending:
             operation = self.pending.pop(0)
             at, self.machine.at = self.machine.at, operation.at
@@ -193,7 +193,7 @@ class Engines:
         return False
 
     def leaving(self, ending: Any) -> set[int]:
-        """Check that exiting lanes waited for their copies and that no copy uses a CTA that ends; return the CTAs that end."""
+        """Check that exiting lanes waited for their copies, and that no copy uses a CTA that ends. Return the CTAs that end."""
         machine = self.machine
         gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:
@@ -258,7 +258,7 @@ class Engines:
     def check_proxy(
         self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "", more: str = ""
     ) -> None:
-        """Check that ``fence.proxy.async`` lies between ordinary writes of bytes and their access by the async proxy.
+        """Check that ``fence.proxy.async`` separates ordinary writes of bytes from their access by the async proxy.
 
         ``lane``: issues the operation; ``cells``: of shared memory; ``action``: the verb of the access, such as "read";
         ``stamps``: of their last writers, if they were overwritten since; ``other``: the name of another fence that
@@ -286,7 +286,7 @@ class Engines:
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
-        """Execute ``cp.async``; ``fetch(rows)`` returns the bytes (rows, C, size) when it completes."""
+        """Execute ``cp.async``. When it completes, ``fetch(rows)`` returns the bytes to write, of shape (rows, C, size)."""
         machine = self.machine
         shared = machine.shared
         index = machine.index(lanes)
@@ -394,7 +394,7 @@ class Engines:
         machine.launch.version += 1
 
     def track(self, lanes: Lanes, places: Any, *, noinc: bool) -> None:
-        """Execute ``cp.async.mbarrier.arrive``: it arrives on the mbarrier when the lane's earlier copies are complete."""
+        """Execute ``cp.async.mbarrier.arrive``: arrive on the mbarrier when the lane's earlier copies are complete."""
         machine = self.machine
         index = machine.index(lanes)
         for position, (lane, place) in enumerate(zip(index.tolist(), places.tolist(), strict=True)):

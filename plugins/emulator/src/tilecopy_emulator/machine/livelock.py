@@ -1,4 +1,4 @@
-"""The detector of loops without progress; it finds a state that repeats and does not count steps."""
+"""The detector of loops without progress. It finds states that repeat; it does not limit the number of steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TIME = "%clock"
 
 @attrs.frozen(eq=False)
 class StateSnapshot:
-    """A frozen record of a machine at a backward branch, for comparison with later ones."""
+    """A frozen record of a machine's state at a backward branch, for comparison with later states."""
 
     versions: tuple[int, int]
     memory: list[Any] | None
@@ -60,7 +60,7 @@ class LivelockDetector:
         self._endless: NDArray[np.int64] | None = None
 
     def count_loop(self, lanes: Lanes) -> None:
-        """Count a backward branch of lanes."""
+        """Count a backward branch that lanes take."""
         machine = self.machine
         self.loops += 1
         machine.suspicious = self.loops >= FIRST_LOOK
@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Return the hazard of loops that never end, or None."""
+        """Return why the machine is blocked if a loop never ends, else None."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]

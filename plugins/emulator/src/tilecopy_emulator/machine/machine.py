@@ -71,7 +71,7 @@ class Machine(Memories):
         self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
     def run(self) -> Blocked | None:  # noqa: C901, PLR0912 (the loop over instructions, where a call costs every step)
-        """Step until every thread has exited (None) or no thread can continue without another batch."""
+        """Execute until every thread has exited. Return None, or why no thread can continue without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
         count, executed = len(instructions), self.launch.executed
@@ -276,7 +276,7 @@ class Machine(Memories):
         raise AssertionError("nobody waits")
 
     def expand(self) -> None:
-        """Expand one cluster that stands for many into all threads of the batch."""
+        """Expand the one cluster that represents all clusters of the batch into the threads of all of them."""
         copies, unit = self.copies, self.units
         if copies == 1:
             raise AssertionError("a single copy cannot diverge")

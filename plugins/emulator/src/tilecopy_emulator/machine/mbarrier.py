@@ -83,7 +83,7 @@ class Mbarriers:
         self.timed_out = -1
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the mbarriers for :meth:`Machine.expand`."""
         size, order, first = self.machine.shared.size, self.machine.order, self.machine.first
         objects, columns, polled = self.objects, self.columns, self.polled
         self.objects, self.columns, self.polled = {}, {}, {}
@@ -118,7 +118,7 @@ class Mbarriers:
         return "an asynchronous copy counted by an mbarrier"
 
     def new_column(self, cta: int) -> int:
-        """Return a new column for a clock in the rows of a CTA."""
+        """Return a new column in the clock rows of a CTA."""
         number = self.next_column.get(cta, 0)
         self.next_column[cta] = number + 1
         return min(number, BARRIER_COLUMNS - 1)
@@ -182,7 +182,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def use(self, lanes: Lanes, positions: Any, place: int) -> Mbarrier:
-        """Return the object at a place; check that it is alive, and that its init happens before some of the lanes."""
+        """Return the mbarrier at a place. Check that it is alive, and that its init happens before its use by some lanes."""
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
@@ -217,14 +217,14 @@ class Mbarriers:
                 barrier.fenced_phase = self.machine.barriers.cluster_phase(barrier.initialiser // self.machine.threads)
 
     def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
-        """Return the places of the objects at the addresses of lanes."""
+        """Return the places in shared memory of the mbarriers at the addresses of lanes."""
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
 
     def arrive(
         self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
         no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
     ) -> Any:  # fmt: skip
-        """Execute arrivals of some lanes (after their expect_tx), and return the states before them."""
+        """Execute the arrivals of some lanes, each after its expect_tx if any. Return the states before the arrivals."""
         machine = self.machine
         index = machine.index(lanes)
         tokens = np.zeros(len(index), np.uint64)
@@ -294,7 +294,7 @@ class Mbarriers:
             barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute the arrival of an operation, with cluster scope and the clock from when it was issued."""
+        """Execute the arrival of an asynchronous operation at cluster scope, with the clock of the operation's issue."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -303,7 +303,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def add_tx(self, barrier: Mbarrier, count: int, lanes: Lanes, position: int) -> None:
-        """Add to the tx-count, and check its range."""
+        """Add ``count`` to the tx-count of an mbarrier, and check the range of the sum."""
         barrier.tx += count
         if abs(barrier.tx) > TX_LIMIT:
             what = f"{barrier.name}: the tx-count must be at most {TX_LIMIT} bytes, got {barrier.tx}"
@@ -324,7 +324,7 @@ class Mbarriers:
         self.machine.launch.version += 1
 
     def complete_tx(self, barrier: Mbarrier, count: int, lane: int) -> None:
-        """Count the bytes of an operation that has completed."""
+        """Subtract the bytes of a completed operation from the tx-count."""
         one = np.array([lane])
         self.add_tx(barrier, -count, one, 0)
         if self.test(barrier):
@@ -363,7 +363,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Return whether the phase of each lane is complete, and which lanes do not wait in the instruction.
+        """Return for each lane whether its phase is complete, and the lanes that are not suspended, or None if no lane is suspended.
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.
@@ -452,7 +452,7 @@ class Mbarriers:
         return phases
 
     def time_out(self) -> bool:
-        """Let suspended waits fail, since no thread can run; return True if any did and something changed since the last time."""
+        """Let suspended waits fail, because no thread can run. Return True if any failed and the state has changed since the last call."""
         machine = self.machine
         if self.timed_out == machine.launch.version:
             return False
@@ -467,7 +467,7 @@ class Mbarriers:
         return True
 
     def states(self) -> str:
-        """Return the states of all objects for a message."""
+        """Return the states of all mbarriers as text for a message."""
         shown = [str(barrier) for barrier in self.objects.values()]
         return f" ({'; '.join(shown[:4])})" if shown else ""
 

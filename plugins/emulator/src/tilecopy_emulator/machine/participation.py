@@ -1,4 +1,4 @@
-"""The check that all threads of an exported copy execute it; otherwise, a part of its tile is silently not copied.
+"""The check that all threads of an exported copy execute it. A missing thread would leave a part of the tile uncopied.
 
 tilecopy-export writes a comment into the block of assembly of a copy that several threads execute together. It names the copy,
 the number of threads, and the register with the thread's index among them. The parser turns it into an
@@ -17,7 +17,7 @@ from ..threads.threads import Lanes, Threads
 
 @attrs.frozen
 class Copy:
-    """A copy that threads execute together, in groups of ``together``, of at most ``threads`` of a CTA."""
+    """A copy that at most ``threads`` threads of a CTA execute, in groups of ``together`` threads."""
 
     name: str
     together: int
@@ -43,11 +43,11 @@ class Participation:
         np.add.at(counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
 
     def expand(self, copies: int) -> None:
-        """See :meth:`.machine.Machine.expand`."""
+        """Replicate the counts for :meth:`.machine.Machine.expand`."""
         self._executions = {copy: (np.tile(n, (copies, 1)), at) for copy, (n, at) in self._executions.items()}
 
     def finish(self) -> None:
-        """Check at the end that all threads of a group executed each copy equally often."""
+        """Check at the end of the run that all threads of a group executed each copy equally often."""
         machine = self._machine
         for copy, (executed, at) in self._executions.items():
             groups = executed.reshape(machine.unit_ctas, -1, copy.together)
