@@ -166,7 +166,7 @@ class ReadyLaunch:
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """Return a function that launches with the first addresses, at little more than the cost of the driver's call.
+        """Return a function that launches with the addresses that were checked, at little more than the cost of a driver call.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
 

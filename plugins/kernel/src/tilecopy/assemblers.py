@@ -38,7 +38,7 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """Return the path of ptxas, on the PATH or else in an installed wheel, or None. It is not run here.
+    """Return the path of ptxas, on the PATH or else in an installed wheel, or None. The program is not run.
 
     If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
     there.

@@ -102,7 +102,7 @@ def is_special(name: str) -> bool:
 
 
 def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
-    """Yield lines with their text parsed into statements. A statement may continue in the next text."""
+    """Yield lines, with adjacent lines of text parsed into statements. A statement may span several of them."""
     text = ""
     for line in lines:
         if isinstance(line, Text):
@@ -114,7 +114,7 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
 
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
-    """Return True if the lines have instructions, and each was checked when it was written."""
+    """Return True if the lines contain instructions and each of those was checked when it was written."""
     has_instructions = False
     for line in lines:
         if isinstance(line, Line):

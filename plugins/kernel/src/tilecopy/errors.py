@@ -8,15 +8,15 @@ from tilecopy_core import TilecopyError
 
 
 class LaunchError(TilecopyError, RuntimeError):
-    """A kernel could not be loaded or launched, because of its arguments, the device, the driver or the JIT compiler."""
+    """Raised when a kernel cannot be loaded or launched, because of its arguments, the device, the driver or the JIT compiler."""
 
 
 class AssemblerError(TilecopyError, RuntimeError):
-    """An assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or rejected the PTX; the message has its log."""
+    """Raised when an assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or rejects its input. The message has its log."""
 
 
 class HazardError(TilecopyError, RuntimeError):
-    """The emulator found a hazard: an execution whose result the hardware does not define.
+    """Raised when the emulator finds a hazard: an execution whose result the hardware does not define.
 
     Attributes:
         kind: the short name of the broken rule, such as ``"poison"`` or ``"race"``.

@@ -75,7 +75,7 @@ def executors() -> dict[str, str]:
 
 
 def get_executor(name: str) -> Executor:
-    """Return the installed executor of a name. It is created once.
+    """Return the installed executor with a name. Each executor is created once.
 
     Raises:
         LaunchError: no executor has that name; the message says what to install.
@@ -122,7 +122,7 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
-    """Return the executor of a name. The default is the GPU if one can run here, else another installed executor that can.
+    """Return the executor with a name. The default is the GPU if one can run here, else another installed executor that can.
 
     Raises:
         LaunchError: no executor can run here; the message has the reason of each.

@@ -1,4 +1,4 @@
-"""Functions that write symbolic integers as C++ and Python expressions, and read the latter."""
+"""Functions that write symbolic integers as C++ or Python expressions, and a function that reads Python expressions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilecopy_core.integers import OPERATIONS, Atom, Int, Symbol, constant_of, i
 
 
 def symbols_in_order(value: Int) -> Iterator[Symbol]:
-    """Yield the symbols of an integer from left to right. A symbol may come several times."""
+    """Yield the symbols of an integer from left to right. A symbol may appear several times."""
     for atom, _ in terms_of(value):
         if isinstance(atom, Symbol):
             yield atom

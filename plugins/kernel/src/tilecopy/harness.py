@@ -277,11 +277,11 @@ class Harness:
     # ------------------------------------------------------------------------------------------- the copy
 
     def region(self, side: str) -> Region:
-        """Return the box of ``dst`` or ``src``."""
+        """Return the region that the copy writes (``dst``) or reads (``src``)."""
         return self.regions[side]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy, with those that only a kernel has."""
+        """Return the options of the copy, and those that the kernel provides, such as ``mbar``."""
         options = dict(self.copy.options)
         for option in self.copy.variant.options if self.copy.variant is not None else ():
             if option.name in self.makers and option.name not in options:

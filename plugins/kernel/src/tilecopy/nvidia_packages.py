@@ -1,4 +1,4 @@
-"""The advice of error messages about a missing package of NVIDIA."""
+"""The advice of error messages about a missing NVIDIA package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["remedy"]
 
 
 def remedy(command: str) -> str:
-    """Return the advice of a message about a missing package of NVIDIA.
+    """Return the advice of an error message about a missing NVIDIA package.
 
     Args:
         command: the command that installs it on Linux and Windows.

@@ -36,7 +36,7 @@ class StridedMemory:
 
     @property
     def steps(self) -> list[tuple[int, int]]:
-        """``(extent, stride)`` of each dimension with more than one element."""
+        """The pairs ``(extent, stride in bytes)`` of the dimensions with more than one element."""
         return [(e, s) for e, s in zip(self.shape, self.strides_bytes, strict=True) if e > 1]
 
     @property

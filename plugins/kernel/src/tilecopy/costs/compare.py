@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The heading of each cell of a row."""
+        """The headings of the columns."""
         return _COLUMNS
 
     def __str__(self) -> str:
@@ -233,7 +233,7 @@ def compare(
         plan(dst, src, op=op or OPS[0], **first, **options)  # raises an error with the reasons, the nearest first
         reasons_text = "; ".join(f"{name} on {target} ({why})" for (target, name), why in declined.items())
         raise NoVariantError(
-            f"the cost of no variant can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}
+            f"no variant's cost can be counted: {reasons_text}", {name: why for (_, name), why in declined.items()}
         )
     return Comparison(tuple(rows), declined)
 

@@ -45,7 +45,7 @@ class Cost(CopyCounts):
 
     @property
     def limits(self) -> dict[str, float]:
-        """The cycles that the copy would take on an SM if only this limit held: DRAM, L2, lanes, issue, engine, latency."""
+        """A dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of the copy if that were the only limit."""
         return h200.MODEL.limits(self)
 
     @property
@@ -55,7 +55,7 @@ class Cost(CopyCounts):
 
     @property
     def cycles(self) -> float | None:
-        """The cycles of an SM per copy while all SMs make such copies, or None if the traffic is unknown."""
+        """The cycles per copy of an SM while all SMs execute such copies, or None if the traffic is unknown."""
         return None if self.not_counted else h200.MODEL.cycles(self)
 
     @property
@@ -232,7 +232,7 @@ class _CountedBindings(KernelBindings):
 
     @property
     def aside(self) -> set[int]:
-        """The base addresses of shared memory that holds neither operand."""
+        """The base addresses of the buffers in shared memory that are not operands, such as an mbarrier."""
         return {base for memory, base in self._bases.items() if memory not in self._operands}
 
     def fragment_registers(self, region: Region) -> set[str]:

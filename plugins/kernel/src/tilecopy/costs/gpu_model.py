@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The coefficients of the time that one data path between global memory and an SM takes beyond moving the bytes.
+    """The coefficients of the time that a data path between global memory and an SM takes in addition to moving the bytes.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of
@@ -77,7 +77,7 @@ class GpuModel:
         return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
     def limits(self, counts: CopyCounts) -> dict[str, float]:
-        """Return the cycles that a copy would take on an SM if only this limit held: DRAM, L2, lanes, issue, engine, latency."""
+        """Return a dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of a copy if that were the only limit."""
         direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
         path = self.paths.get((counts.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes
@@ -101,7 +101,7 @@ class GpuModel:
         }
 
     def cycles(self, counts: CopyCounts) -> float:
-        """Return the cycles of an SM per copy while all SMs make such copies, for the traffic that is counted."""
+        """Return the cycles per copy of an SM while all SMs execute such copies. Traffic that is unknown takes no time."""
         limits = self.limits(counts)
         limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # these overlap in full: both are instructions
         sharpness = self.sharpness["store" if counts.stores else "load"]

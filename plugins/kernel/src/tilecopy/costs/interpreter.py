@@ -62,7 +62,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @attrs.define
 class Counters:
-    """The counters of an interpreter.
+    """The instructions and the memory traffic that an interpreter has counted.
 
     Attributes:
         instructions: the instructions of all threads.
@@ -103,7 +103,7 @@ class Counters:
 
 
 class CopyInterpreter:
-    """An interpreter of the lines of a copy. It runs when it is created; ``counters`` has the result.
+    """An interpreter of a copy's PTX lines. It runs when it is created; ``counters`` has the result.
 
     Args:
         lines: instructions and labels, in order.
@@ -577,7 +577,7 @@ def _loops(lines: Sequence[Line | Label | str]) -> dict[int, int]:
 def live_registers(
     lines: Sequence[Line | Label | str], before: set[str], after: set[str], bits: Mapping[str, int]
 ) -> int:
-    """Return the most 32-bit registers that hold a value at the same time.
+    """Return the largest number of 32-bit registers that are live at the same time.
 
     Args:
         lines: instructions and labels, in order.

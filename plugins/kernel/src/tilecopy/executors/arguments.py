@@ -159,7 +159,7 @@ def host_facts(where: str, argument: Any) -> ArrayView:
 
 
 def is_masked(array: Any) -> bool:
-    """Return True if an array has a mask. The slow import of numpy.ma is avoided."""
+    """Return True if an array is a NumPy masked array. The test does not import numpy.ma, because that is slow."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(array, getattr(masked, "MaskedArray", ()))
 
@@ -261,7 +261,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads the facts of an array on which a launch depends, and its address; None where that is not cheap."""
+    """Return a function from an array to the properties on which a launch depends and the address, or None if that would be slow."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None
@@ -431,7 +431,7 @@ class HostSpan:
     names: tuple[str, ...]
 
     def join(self, other: HostSpan) -> HostSpan:
-        """Return the union of two ranges, of which the other begins inside this one."""
+        """Return the union of this range and another, which begins inside this one."""
         end = max(self.first + self.nbytes, other.first + other.nbytes)
         return HostSpan(self.first, end - self.first, self.names + other.names)
 
@@ -462,7 +462,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
 
 @frozen(eq=False)
 class HostArray:
-    """The memory of a host array that is an argument.
+    """The memory of an argument that is an array in host memory.
 
     Attributes:
         name: the name of its parameter.

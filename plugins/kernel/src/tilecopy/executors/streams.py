@@ -57,7 +57,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def stream_device(stream: Any) -> int | None:
-    """Return the GPU of a stream object of torch, CuPy or cuda.core, or None if the object does not have it."""
+    """Return the GPU of a stream object of torch, CuPy or cuda.core, or None if the object has no attribute for it."""
     device = attribute(stream, "device")
     for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
         if type(number) is int and number >= 0:
@@ -94,7 +94,7 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
 
 
 def capturing_framework() -> str:
-    """Return the name of a framework whose current stream is being captured into a graph, or "". Allocations would end the capture."""
+    """Return the name of a framework whose current stream is being captured into a graph, or "". An allocation would end the capture."""
     for name, captures in _CAPTURES.items():
         module = sys.modules.get(name)
         with suppress(Exception):  # no GPU, or a version without this function
@@ -104,7 +104,7 @@ def capturing_framework() -> str:
 
 
 def enable_torch_peer_access(device: int, other: int) -> None:
-    """If torch is in use, enable access from one GPU to torch's memory on another, by a copy between both."""
+    """If torch is in use, enable access from one GPU to torch's memory on another, by a copy between the two."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))

@@ -41,7 +41,7 @@ class Mbarrier:
         return element
 
     def as_region(self) -> Region:
-        """Return the first barrier. An option of a copy uses it if it gets the whole Mbarrier."""
+        """Return the first barrier, which a copy uses if you pass the whole Mbarrier as ``mbar=``."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
@@ -82,7 +82,7 @@ class Mbarrier:
         self._record("arrive", index, write)
 
     def arrive_expect_tx(self, nbytes: int, index: Int = 0) -> None:
-        """Add to the bytes that this phase expects from copies, and arrive once.
+        """Add ``nbytes`` to the bytes that this phase expects from copies, and arrive once.
 
         Raises:
             RequestError: more bytes than a phase can count (2**20 - 1).

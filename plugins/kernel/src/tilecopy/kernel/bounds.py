@@ -46,7 +46,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the facts if both hold. If there are too many alternatives, return the left (outer) ones."""
+    """Return the alternatives of facts that hold if both arguments hold. If they are too many, return ``left`` (the outer ones)."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -94,7 +94,7 @@ def normalize(fact: Int) -> Int:
 
 
 def derive(fact: Int) -> Facts:
-    """Return a fact, and the fact about the dividend of a quotient in it: ``e // d >= q`` is ``e >= q * d``."""
+    """Return a fact, and the facts about the dividends of its quotients: ``e // d >= q`` is ``e >= q * d``."""
     fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
@@ -206,7 +206,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives) -> Region:
-    """Return a region with those of its ends marked as inside for which the facts prove it."""
+    """Return a region with each end marked as inside its buffer if the facts prove that."""
     if not all(known):
         return region  # an alternative has no facts
 
@@ -229,7 +229,7 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
 
 @frozen(eq=False)
 class Bound:
-    """An integer that must stay in a range, which is checked when the grid and the scalars are known.
+    """An integer and the range in which it must stay. It is checked when the grid and the scalars are known.
 
     Attributes:
         value: the integer, such as the start of a region.

@@ -87,7 +87,7 @@ _PROXY_SPACE = Validator(
 def as_method(
     write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """Return a method of KernelBuilder that records an instruction with the same arguments, to be written at build.
+    """Return a method of KernelBuilder that records a call of ``write`` with the method's arguments. The build makes the call.
 
     Args:
         write: the function that writes the instruction.
@@ -642,7 +642,7 @@ class KernelBuilder(Recorder):
         )
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
-        """Make an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's copies are done.
+        """Make an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's tcgen05 copies are done.
 
         For ``cta_group`` see :meth:`tcgen05_alloc`.
         """

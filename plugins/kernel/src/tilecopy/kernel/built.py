@@ -226,7 +226,7 @@ class BuiltKernel:
 
     @checked(ptx_line=ANY_INTEGER)
     def source_location(self, ptx_line: int) -> str:
-        """Return the statement and the source line of a line (from 1) of the PTX, or "" if it has none."""
+        """Return the statement and source line that a line of the PTX (counted from 1) comes from, or "" if there is none."""
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
@@ -471,7 +471,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """Return one to three counts as three.
+    """Return one to three counts, of a grid or cluster, as three. Those that are missing are 1.
 
     Raises:
         RequestError: the counts are not one to three positive integers, or exceed the hardware's limits. It is an ``error`` if given.

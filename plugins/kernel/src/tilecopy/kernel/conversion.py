@@ -26,7 +26,7 @@ def computes(dtype: DType) -> bool:
 
 
 def converts(dtype: DType) -> bool:
-    """Return True if values can be converted from and to a type."""
+    """Return True if values can be converted to and from a type."""
     return computes(dtype) or dtype.name in FLOAT8
 
 
@@ -89,7 +89,7 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 def convert(
     ptx: PtxBuilder, register: Register, source: DType, wanted: DType, rounding: str, saturate: bool
 ) -> Register:
-    """Return a value converted to another dtype: in the compute type of that, or as bits if it is :func:`narrow`."""
+    """Return a value converted to the dtype ``wanted``: in its compute type, or as bits if ``wanted`` is :func:`narrow`."""
     have, want = register_type(source), register_type(wanted)
     if source.name in FLOAT8:
         pair = emit(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", emit(ptx, "b16", "cvt.u16.u32", register))
@@ -116,7 +116,7 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Return True if converted values of a type are bits, which are stored unchanged."""
+    """Return True if a cast to a type gives the bits to store, not a value in its compute type (16-bit floats and float8)."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 

@@ -95,7 +95,7 @@ def mbarrier_init(ptx: PtxBuilder, barrier: Address, count: int) -> None:
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once at an mbarrier, at cluster scope if another CTA has it. Release the thread's writes unless ``relaxed``."""
+    """Arrive once at an mbarrier, at cluster scope if it is in the memory of another CTA. Release the thread's writes unless ``relaxed``."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"
@@ -105,7 +105,7 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
 
 
 def mbarrier_arrive_expect_tx(ptx: PtxBuilder, barrier: Address, nbytes: int) -> None:
-    """Add to the bytes (at most 2**20 - 1) that the phase of an mbarrier expects from copies, and arrive once."""
+    """Add ``nbytes`` (at most 2**20 - 1) to the bytes that the phase of an mbarrier expects from copies, and arrive once."""
     ptx.instr(SYNC["mbarrier_arrive_expect_tx"], "_", barrier, nbytes)
 
 

@@ -42,7 +42,7 @@ class SavedPlan:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """The base class of records, which allow no unknown fields."""
+    """The base class of the types of the launch record. A file with an unknown field is rejected."""
 
 
 class ParameterRecord(Record, frozen=True, tag_field="kind"):
@@ -76,7 +76,7 @@ class ScalarRecord(ParameterRecord, frozen=True, tag="scalar"):
 
 
 class SizeRecord(ScalarRecord, frozen=True, tag="size"):
-    """An integer that each launch reads from the shapes of arrays."""
+    """An integer that each launch reads from the shapes or strides of arrays."""
 
     read_from: tuple[Extent, ...] = ()
 
@@ -123,7 +123,7 @@ class SymbolRecord(Record, frozen=True):
 
 
 class BoundRecord(Record, frozen=True):
-    """A range that a launch checks."""
+    """An integer, and the range in which a launch checks that it stays."""
 
     value: Number
     least: int
@@ -135,7 +135,7 @@ class BoundRecord(Record, frozen=True):
 
 
 class IndexAssertionRecord(Record, frozen=True):
-    """An index that is loaded from memory, with its range."""
+    """An index that the kernel loads from memory, with its range."""
 
     line: Positive
     register: str

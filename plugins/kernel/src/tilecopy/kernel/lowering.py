@@ -48,7 +48,7 @@ class Description:
 
     @property
     def group(self) -> int:
-        """The ``cta_group`` of its instructions; 1 by default."""
+        """The ``cta_group`` of the kernel's tcgen05 instructions; 1 by default."""
         return self.cta_group or 1
 
 

@@ -33,7 +33,7 @@ from ..overlap import StridedMemory, overlaps_itself
 
 @frozen(eq=False)
 class ArrayView:
-    """A frozen record of an array of any framework, with all that a launch needs.
+    """A frozen record of the properties of an array of any framework that a launch needs.
 
     Attributes:
         shape: the extents in elements.
@@ -159,15 +159,15 @@ class Parameter(ABC):
         """
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare the bound value with the declaration.
+        """Check that the bound value fits the declaration.
 
         Raises:
-            LaunchError: they differ; the message names the parameter, the value and the rule.
+            LaunchError: it does not; the message names the parameter, the value and the rule.
         """
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
-        """Return the bytes of the parameter (little-endian). It is called after every ``check``."""
+        """Return the bytes of the parameter (little-endian). All parameters must have been checked."""
 
 
 # ----------------------------------------------------------------------------------------------------- arrays
@@ -500,7 +500,9 @@ class SizeParameter(NumberParameter):
         (first, shape, number), *others = sizes
         for other, its, value in others:
             if value != number:
-                raise LaunchError(f"{where} is {number} by {first}, but {value} by {other} (shapes {shape} and {its})")
+                raise LaunchError(
+                    f"{where} must be the same in all arguments, got {number} in {first} and {value} in {other} (shapes {shape} and {its})"
+                )
         self.take(number, binding, where, source=f" ({first})")
 
 
@@ -614,10 +616,10 @@ class TensorMapParameter(ComputedParameter):
                 )
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the map as the executor encodes it."""
+        """Return the bytes of the map, which the executor encodes."""
         if binding.encode_map is None:
             raise LaunchError(
-                f"kernel {binding.kernel}: this executor cannot encode tensor maps, and the kernel needs one of {self.array}"
+                f"kernel {binding.kernel} needs a tensor map of {self.array}, but this executor cannot encode tensor maps"
             )
         address = binding.addresses[self.array] + value_of(self.start_bytes, binding.numbers)
         if address % 16:

@@ -1,4 +1,4 @@
-"""The recording of a kernel's description: its parts, open blocks, and their statements."""
+"""The recorder of a kernel's description: parameters, buffers, and blocks with their statements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPEN: ContextVar[tuple[StatementBlock, ...]] = ContextVar("_OPEN", default=())
 
 @frozen(eq=False)
 class OpenBlock:
-    """An open block.
+    """A block of statements that is being recorded, such as the body of a loop.
 
     Attributes:
         body: its statements.
@@ -155,7 +155,7 @@ class Recorder:
             elif part.op == "checked_int":
                 integer, (low, high) = part.args[1], range_of(part.dtype)
                 if known := self._known(integer):
-                    rule = f"the integer {integer} as {part.dtype}, which holds {low} to {high}"
+                    rule = f"the integer {integer} as {part.dtype} must be within {low} to {high}"
                     self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:

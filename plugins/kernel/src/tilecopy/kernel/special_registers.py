@@ -12,19 +12,19 @@ GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs there, if known."""
+    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs in that dimension, if known."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 
 
 def only_symbol(value: Int) -> Symbol:
-    """Return the symbol of an integer that has exactly one."""
+    """Return the only symbol of an integer. The integer must have exactly one."""
     (symbol,) = symbols_of(value)
     return symbol
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """Return a dict from the symbols of block ids to the same symbols with the bounds of a grid."""
+    """Return a dict from the symbols of block indices to the same symbols with the bounds of a grid."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 

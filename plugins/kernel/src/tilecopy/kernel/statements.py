@@ -110,7 +110,7 @@ class CopyStatement:
     around: Alternatives = NOTHING
 
     def describe(self) -> str:
-        """Return the operation and the operands."""
+        """Return a text such as ``copy s[0:8] <- x[0:8]``."""
         return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
@@ -190,7 +190,7 @@ class Index:
     clamp: bool
 
     def describe(self) -> str:
-        """Return the text of its bounds."""
+        """Return a text such as ``index i from 0 to 7``."""
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
@@ -254,7 +254,7 @@ class Loop:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return the text of its iterations."""
+        """Return a text such as ``range(8, start=0)``."""
         return f"range({short_repr(self.count)}, start={short_repr(self.start)})"
 
     def lower(self, context: Lowering) -> None:
@@ -265,13 +265,13 @@ class Loop:
 
 @frozen(eq=False)
 class If:
-    """A statement whose body only the threads execute for which a condition holds."""
+    """A statement with a body that a thread executes only if a condition holds for it."""
 
     condition: Condition
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return the text of the condition."""
+        """Return a text such as ``if_(tid < 32)``."""
         return f"if_({self.condition!r})"
 
     def lower(self, context: Lowering) -> None:
@@ -282,22 +282,22 @@ class If:
 
 @frozen(eq=False)
 class Action:
-    """A statement with a function that writes PTX."""
+    """A statement that a function of the builder lowers, such as a barrier."""
 
     name: str
     write: Callable[[PtxBuilder], None]
 
     def describe(self) -> str:
-        """Return the name of the builder's method."""
+        """Return the name of the method that recorded it, such as ``barrier``."""
         return self.name
 
     def lower(self, context: Lowering) -> None:
-        """Call the function."""
+        """Call the function, which writes the PTX."""
         self.write(context.ptx)
 
 
 def words_of(region: Region) -> range:
-    """Return the range of registers of a region, which must consist of whole registers of a fragment in order.
+    """Return the range of registers of a region. The region must consist of whole, consecutive registers of a fragment.
 
     Raises:
         LayoutError: the region has a part of a register, its elements are not consecutive, or several threads hold them.

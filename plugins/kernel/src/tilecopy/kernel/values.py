@@ -127,7 +127,7 @@ class Value(RunTime):
         return f"{name}({', '.join(a._text(depth - 1) if isinstance(a, Value) else repr(a) for a in shown_args)})"
 
     def parts(self) -> Iterator[Value]:
-        """Yield the value and all values from which it is computed, each once."""
+        """Yield the value and all values from which it is computed, without duplicates."""
         pending, seen = [self], set[int]()
         while pending:
             value = pending.pop()
@@ -284,7 +284,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset of a region of one element from its buffer's start, with the swizzle.
+    """Return the offset in elements of a one-element region from its buffer's start, including the swizzle.
 
     Raises:
         LayoutError: the region has more than one element, or the index of a register is not a constant.
@@ -382,12 +382,12 @@ def _cast(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
-    """Return a predicate register with a condition, on which :func:`with_types` was called."""
+    """Return a predicate register that holds a condition. The condition must be a result of :func:`with_types`."""
     return ptx.predicate(condition, lambda comparison: _compare(ptx, comparison))
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which integers that are compared with a value are converted to its type.
+    """Return a condition in which each integer that is compared with a run-time value is converted to its type.
 
     Raises:
         RequestError: the type cannot hold the integer, or two values have different types.
