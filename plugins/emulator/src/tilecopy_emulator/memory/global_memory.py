@@ -21,7 +21,7 @@ LOG_BYTES = 1 << 26
 
 
 class GlobalAccesses(ShadowedMemory):
-    """The checks of accesses by a machine's threads to the arrays of the launch."""
+    """The checks of the accesses that a machine's threads make to the arrays of the launch."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
@@ -33,7 +33,7 @@ class GlobalAccesses(ShadowedMemory):
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
-        """Return ``(array, chosen, byte offsets)`` of an access after its alignment and bounds checks; chosen None for all."""
+        """Return ``(array, chosen, byte offsets)`` for each array of an access, after alignment and bounds checks; ``chosen``: a mask, or None for all."""
         aligned = size & -size if size & (size - 1) else size
         low = addresses & np.uint64(aligned - 1)
         if low.any():
@@ -78,7 +78,7 @@ class GlobalAccesses(ShadowedMemory):
         return array
 
     def outside(self, lanes: Lanes, array: GlobalArray, offsets: Any, bad: Any, size: int) -> NoReturn:
-        """Raise the hazard for bytes outside an array."""
+        """Raise the hazard of an access to bytes outside an array."""
         position, copy = first_of(bad)
         at = int(offsets[position, copy])
         self.machine.hazard(
@@ -87,11 +87,11 @@ class GlobalAccesses(ShadowedMemory):
         )  # fmt: skip
 
     def cells(self, array: GlobalArray, offsets: Any, size: int) -> tuple[Any, int]:
-        """Return the shadow cells of accesses (flat), and the number of cells per access."""
+        """Return the shadow cells of accesses as a flat array, and the number of cells per access."""
         return self.cells_from(offsets.ravel() + array.skew, size)
 
     def shadow_of(self, array: GlobalArray) -> ShadowMemory:
-        """Return the stamps of an array, which its first write creates."""
+        """Return the shadow memory of an array. Create it, with the reads logged so far, if the array has none."""
         if array.shadow is None:
             array.shadow = ShadowMemory((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
@@ -110,7 +110,7 @@ class GlobalAccesses(ShadowedMemory):
     def note_read(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, access: AccessKind, *, remember: bool = True
     ) -> None:
-        """Check and record a read of one array; before the first write, it is only logged."""
+        """Check and record a read of one array. As long as the array has no shadow memory, an ordinary read is only logged."""
         if access.read_only:
             array.constant.append((offsets, access.bytes))
             if len(array.constant) > LOG_ENTRIES:
@@ -168,7 +168,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal ones to a place; ``modifies``: it is an atomic.
+        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal values to one place; ``modifies``: whether it is an atomic.
 
         Raises:
             IntraWarpConflict: lanes write to one place, and the values decide whether it is a hazard.
@@ -263,7 +263,7 @@ class GlobalAccesses(ShadowedMemory):
             )  # fmt: skip
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """See :meth:`Machine.load`."""
+        """Execute a load from global memory, see :meth:`Machine.load`."""
         machine = self.machine
         addresses = _wide(addresses)
         if access.strength:
@@ -303,7 +303,7 @@ class GlobalAccesses(ShadowedMemory):
             self.machine.note(f"the variable {name} is read as zeros because it has no initial value and was not set")
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """See :meth:`Machine.store`."""
+        """Execute a store to global memory, see :meth:`Machine.store`."""
         machine = self.machine
         if origins is not None and origins.any():
             machine.tell(lanes, origins)
@@ -337,7 +337,7 @@ class GlobalAccesses(ShadowedMemory):
             observed.tell_access(machine, "store", lanes, ("global", addresses), raw)
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """See :meth:`Machine.atomic`."""
+        """Execute an atomic on global memory, see :meth:`Machine.atomic`."""
         machine = self.machine
         addresses = self.spread(lanes, _wide(addresses))
         machine.flags.prepare(access)
@@ -364,19 +364,19 @@ class GlobalAccesses(ShadowedMemory):
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
-    """Return the result of a judge that orders nothing."""
+    """Return False for every position: the answer of a judge that orders no access after another."""
     none = np.zeros(len(positions), bool)
     return none, none
 
 
 def first_of(bad: Any) -> tuple[int, int]:
-    """Return the lane and copy of the first fault."""
+    """Return the lane and copy of the first True in a mask."""
     position = np.unravel_index(int(np.argmax(bad)), bad.shape)
     return int(position[0]), int(position[1])
 
 
 def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
-    """Return the lane and copy of an element of a flat access."""
+    """Return the lane and copy of an element of a flattened access."""
     if chosen is None:
         return at // offsets.shape[1], at % offsets.shape[1]
     rows, columns = np.nonzero(chosen)

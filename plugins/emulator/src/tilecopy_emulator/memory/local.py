@@ -27,7 +27,7 @@ class LocalMemory:
         """The top of each thread's stack, if the program has one."""
 
     def expand(self, copies: int) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the local memory for :meth:`Machine.expand`."""
         self.top = np.tile(self.top, copies)
         if self.data is not None:
             self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
@@ -63,7 +63,7 @@ class LocalMemory:
         self.top[index] = tops
 
     def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return the places of an access's bytes, shape (n, access.bytes), after its alignment and bounds checks."""
+        """Return the places of the bytes of an access, of shape (n, access.bytes), after alignment and bounds checks."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
@@ -84,7 +84,7 @@ class LocalMemory:
         return offsets[:, None] + np.arange(access.bytes)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """See :meth:`Machine.load`."""
+        """Execute a load from local memory, see :meth:`Machine.load`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         known = self.written[index[:, None], places]
         blank = None if self.blank is None else self.blank[index[:, None], places]
@@ -93,7 +93,7 @@ class LocalMemory:
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """See :meth:`Machine.store`."""
+        """Execute a store to local memory, see :meth:`Machine.store`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
         if self.blank is None and origins is not None:

@@ -33,7 +33,7 @@ class Memories(Registers):
         self.maps = TensorMaps(self.globals)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return bytes of memory, shape ``(n or 1, C or 1, access.bytes)``, after every check."""
+        """Return the loaded bytes, of shape ``(n or 1, C or 1, access.bytes)``, after all checks of the access."""
         raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
             (who, origins), self.unwritten = self.unwritten[0], []
@@ -41,7 +41,7 @@ class Memories(Registers):
         return raw
 
     def poison_loaded(self, names: Sequence[str], element: int, width: int = 0) -> None:
-        """Mark the registers of the last load as poison where it read unwritten bytes, with their origin.
+        """Mark the registers of the last load as poison where it read unwritten bytes, with the origin of these bytes.
 
         A later use of the register is the hazard, and its report names the load. If no instruction of the program
         reads any of the registers, the load itself is the hazard.
@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Mark registers as poison like :meth:`poison_loaded`, for one instruction and the origins of each lane's bytes."""
+        """Mark registers as poison like :meth:`poison_loaded`, for one instruction, given the origins of each lane's bytes."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
@@ -71,13 +71,13 @@ class Memories(Registers):
             self.undefine(name, self.index(lanes)[bad], whence[bad], bits[bad])
 
     def load_or_nothing(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return bytes like :meth:`load`; :attr:`unwritten` has the places of unwritten ones."""
+        """Return bytes like :meth:`load`, but record unwritten bytes in :attr:`unwritten` instead of raising a hazard."""
         if access.space == "":
             return self._generic(lanes, access, addresses, lambda to, x, at, rows: self.load_or_nothing(to, x, at))
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes after every check; ``origins``: of undefined bytes, see :meth:`sources`, shape (n, access.bytes)."""
+        """Write bytes after all checks of the access; ``origins``: where undefined bytes come from, of shape (n, access.bytes)."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
@@ -99,7 +99,7 @@ class Memories(Registers):
         return self.globals.atomic(lanes, access, addresses, update)
 
     def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
-        """Check that a cache line has memory of an array or variable, without an access; shared memory has no lines."""
+        """Check without an access that a cache line contains memory of an array or variable. Shared memory has no cache lines."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
         elif access.space == "local":

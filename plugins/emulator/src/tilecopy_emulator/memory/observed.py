@@ -95,7 +95,7 @@ class _Located:
     offsets: Any
 
     def side(self, chosen: Any) -> TransferEnd:
-        """Return the pieces of one array."""
+        """Return the pieces in ``chosen``, all of one array, as an end of a transfer."""
         return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )
@@ -151,7 +151,7 @@ def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: 
 def tell_transfer(
     machine: Registers, lanes: Lanes, source: Where, destination: Where, size: int, read: Any = None
 ) -> None:
-    """Call the observer for a transfer: ``lanes`` has the lane of each piece, ``read`` the number of its bytes read, if not all."""
+    """Call the observer for a transfer; ``lanes``: the lane of each piece; ``read``: the bytes read of each piece, None for all."""
     index = machine.index(lanes)
     threads = machine.grid_thread[index].ravel()
     src, dst = _locate(machine, source, threads), _locate(machine, destination, threads)

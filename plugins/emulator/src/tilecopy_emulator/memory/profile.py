@@ -29,13 +29,13 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
 
 
 def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) -> None:
-    """Count requests and 32-byte sectors of an atomic whose addresses may be generic; shared memory counts each element."""
+    """Count requests and 32-byte sectors of an atomic with generic addresses, for the addresses in global memory only."""
     high = np.asarray(addresses).astype(np.uint64) >> np.uint64(40)
     count_global(machine, lanes, addresses, np.where(high >= FIRST_GLOBAL, size, 0))
 
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
-    """Count requests and 32-byte sectors of a bulk or tensor copy in global memory, by its units of 16 bytes."""
+    """Count requests and 32-byte sectors of a bulk or tensor copy in global memory, from the addresses of its 16-byte units."""
     addresses, moved = (np.broadcast_to(array, (len(addresses), machine.copies)) for array in (addresses, moved))
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):

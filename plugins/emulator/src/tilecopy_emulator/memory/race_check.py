@@ -1,4 +1,4 @@
-"""The check that two accesses are ordered, and the race hazard; shared and global memory use it."""
+"""The check that two accesses to shared or global memory are ordered, and the hazard of a race between them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judge_global(machine: Registers, threads: Any, strength: int, before: Any, t
 
 
 def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Return which accesses by unit lanes are ordered after earlier stamps; see shadow.Judge."""
+    """Return which accesses by lanes of the machine are ordered after earlier stamps; see shadow.Judge."""
     return _judge(machine, lanes, strength, before, touched, _ordered_in_unit)
 
 
@@ -106,7 +106,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
 
 
 class ShadowedMemory:
-    """A memory whose bytes have stamps.
+    """A memory with a shadow, which has stamps of the last accesses of each byte.
 
     ``machine``: its threads access the memory; ``cell``: bytes of a cell, which no access splits; ``judge``: decides
     which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the machine.
@@ -116,7 +116,7 @@ class ShadowedMemory:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """Return the shadow cells of accesses (flat) that begin at some bytes, and the number of cells per access."""
+        """Return the shadow cells of accesses at ``places`` as a flat array, and the number of cells per access."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
@@ -156,7 +156,7 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Record the instruction of accesses that a query looks for: the current one, or the ``copy`` that it waits for.
+        """Record the instruction of accesses that a race query looks for: the current one, or the ``copy`` that it waits for.
 
         When the query was made, one lane of the machine may have stood for many.
         """
@@ -174,7 +174,7 @@ class ShadowedMemory:
         self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
     ) -> Any:  # fmt: skip
-        """Do an atomic operation, with the accesses of one place one after another, and return the bits before each.
+        """Execute an atomic operation, with accesses to one place one after another. Return the bits before each access.
 
         ``access``: its kind; ``update``: see :meth:`Machine.atomic`; ``places``: of the accesses, 1-D; ``keys``: of these
         places in flags; ``lanes``: of the accesses; None if each copy of one lane is an access;
@@ -335,7 +335,7 @@ def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """Raise the hazard for an access to bytes that an operation in flight uses; ``cell``: of shared memory, or -1."""
+    """Raise the hazard of an access to bytes that an operation in flight uses; ``cell``: their cell of shared memory, or -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")

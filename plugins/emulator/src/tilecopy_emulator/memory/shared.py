@@ -1,4 +1,4 @@
-"""The shared memory of the CTAs of a machine: one shadow for all copies, and the data of every copy."""
+"""The shared memory of the CTAs of a machine: one shadow for all copies of a cluster, and the data of every copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .race_check import ShadowedMemory, judge_shared
 
 
 class SharedMemory(ShadowedMemory):
-    """The shared memory of the unit's CTAs: one shadow for all copies, and the data of every copy."""
+    """The shared memory of a machine's CTAs: one shadow for all copies of a cluster, and the data of every copy."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.shared_cell, judge_shared, whole_grid=False)
@@ -48,7 +48,7 @@ class SharedMemory(ShadowedMemory):
         self.start = machine.cta_of * self.size
 
     def expand(self, copies: int, shifts: tuple[int, int, int]) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the shared memory for :meth:`Machine.expand`."""
         self._number()
         self.data = np.ascontiguousarray(self.data.transpose(1, 0, 2)).reshape(-1, 1, 16)
         self.shadow = self.shadow.replicate(copies, shifts)
@@ -63,7 +63,7 @@ class SharedMemory(ShadowedMemory):
         }
 
     def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
-        """Return the places of an access at shared addresses; check window, alignment, bounds and lifetime."""
+        """Return the places of accesses at shared addresses, after checks of the window, alignment, bounds and lifetime."""
         machine = self.machine
         values = machine.uniform(addresses, lanes).astype(np.int64)
         index = machine.index(lanes)
@@ -143,7 +143,7 @@ class SharedMemory(ShadowedMemory):
             by[lane] = (machine.launch.time.now, machine.at)
 
     def end_cta(self, cta: int, ending: Any) -> None:
-        """Check that accesses of other CTAs to the memory of a CTA happen before it exits."""
+        """Check that the accesses of other CTAs to a CTA's shared memory happen before that CTA exits."""
         machine, order = self.machine, self.machine.order
         for lane, (time, at) in self.remote.get(cta, {}).items():
             if lane // machine.threads == cta:
@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return a name for bytes: variable and byte."""
+        """Return the variable that contains bytes, and their offsets in it, for messages."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return a name for bytes at an offset in a CTA."""
+        """Return the same text as :meth:`where`, from an offset in the shared memory of a CTA."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"
@@ -172,7 +172,7 @@ class SharedMemory(ShadowedMemory):
         return bytes_of(variable.name, offset - variable.offset, size)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """See :meth:`Machine.load`."""
+        """Execute a load from shared memory, see :meth:`Machine.load`."""
         places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
@@ -193,7 +193,7 @@ class SharedMemory(ShadowedMemory):
         return places
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """See :meth:`Machine.store`."""
+        """Execute a store to shared memory, see :meth:`Machine.store`."""
         places = self._access_places(lanes, access, addresses)
         try:
             self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
@@ -225,7 +225,7 @@ class SharedMemory(ShadowedMemory):
             observed.tell_access(self.machine, "store", lanes, ("shared", places), raw)
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """See :meth:`Machine.atomic`."""
+        """Execute an atomic on shared memory, see :meth:`Machine.atomic`."""
         machine = self.machine
         places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)
@@ -252,7 +252,7 @@ class SharedMemory(ShadowedMemory):
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check a read: the bytes must be written, and their writer ordered before; ``loads``: unwritten bytes are allowed."""
+        """Check that the bytes of a read were written, by writes ordered before it; ``loads``: unwritten bytes are allowed."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -266,7 +266,7 @@ class SharedMemory(ShadowedMemory):
     def check_write(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None, modifies: bool = False
     ) -> None:
-        """Check a write: it must be ordered after every reader and writer; see :meth:`GlobalMemory.check_write`."""
+        """Check that a write is ordered after every earlier access; see :meth:`GlobalAccesses.check_write`."""
         cells, count = self.cells_from(places, size)
         if self.blank is not None:
             self.blank[places[:, None] + np.arange(size)] = 0
@@ -306,7 +306,7 @@ class SharedMemory(ShadowedMemory):
             )  # fmt: skip
 
     def fetch(self, places: Any, size: int) -> Any:
-        """Return bytes of shape (n, C, size)."""
+        """Return the bytes at places, of shape (n, C, size)."""
         if size > 16:
             return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
         words = self.data.view(WORDS[size])

@@ -61,7 +61,7 @@ _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "
 
 
 def swizzle_addresses(addresses: Any, swizzle: str) -> Any:
-    """Return the swizzled shared addresses of bytes from their addresses without the swizzle."""
+    """Return the shared addresses of bytes with a swizzle, given their addresses without it."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
 
@@ -141,7 +141,7 @@ class TensorMap:
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
     def fill_bytes(self, count: int) -> Any:
-        """Return a number of bytes of the fill value."""
+        """Return ``count`` bytes of elements that have the fill value."""
         pair = (OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little")
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
@@ -165,7 +165,7 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """Return the 128 bytes of a :class:`TensorMap` with these fields for the emulator; replaces ``cuTensorMapEncodeTiled``.
+    """Return the 128 bytes of a :class:`TensorMap` with these fields, for the emulator only. Use it instead of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.
@@ -180,7 +180,7 @@ def encode_map(facts: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(raw: bytes) -> TensorMap | str:
-    """Return the map of 128 bytes, or the limit that it exceeds, or "" for bytes that are not a map."""
+    """Return the tensor map that 128 bytes encode, or a text about an invalid field, or "" if they are not a tensor map."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
         return ""
@@ -198,7 +198,7 @@ def decode(raw: bytes) -> TensorMap | str:
 
 
 class TensorMaps:
-    """The maps that a machine's threads use.
+    """The tensor maps that the threads of a machine read.
 
     Args:
         memory: the memory that contains them.
@@ -210,7 +210,7 @@ class TensorMaps:
         """Address of a map -> its acquire fences: thread, time and clock."""
 
     def read(self, one: Any, address: int) -> TensorMap:
-        """Return the map at a generic address for one lane, after every check."""
+        """Return the tensor map that one lane reads at a generic address, after all checks."""
         machine = self.machine
         array, offset = self._locate(one, address)
         if array.space == "global":

@@ -36,14 +36,14 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Return shared addresses moved to the CTA of a rank of the cluster; rank -1 leaves them as they are."""
+    """Return shared addresses with the CTA rank ``rank`` in the cluster; rank -1 leaves them unchanged."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
 def bytes_of(name: str, first: int, size: int = 1) -> str:
-    """Return a name for bytes of a variable."""
+    """Return a text for bytes of a variable, such as ``x bytes 4 to 7``."""
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 
@@ -61,7 +61,7 @@ class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
 
 @attrs.frozen(eq=False)
 class Scan:
-    """An associative atomic operation, whose updates of one place are computed together.
+    """An associative atomic operation. All updates of one place are computed together.
 
     ``operation``: of two values; ``dtype``: of the computation; ``identity``: the identity element.
     """
@@ -150,7 +150,7 @@ class AccessKind:
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield accesses of an atomic operation in turns, one after another for each place: positions, old values and new values.
+    """Yield the accesses of an atomic in turns, at most one change of each place per turn: positions, old and new values.
 
     Accesses that change nothing, and the first one that does, see the same value and share a turn.
 

@@ -37,7 +37,7 @@ class Time:
 
 @attrs.frozen(eq=False)
 class Clock:
-    """An immutable clock of a release: CTA -> row."""
+    """The immutable clock of a release: for each CTA, a row of times."""
 
     rows: Mapping[int, Any]
 
@@ -88,7 +88,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return the clocks of several copies of the CTAs, with consecutive numbers."""
+        """Return the clocks of ``copies`` copies of the CTAs, which get consecutive numbers from ``first``."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -105,11 +105,11 @@ class VectorClocks:
         return new
 
     def renumber(self, clock: Clock, shift: int) -> Clock:
-        """Return a clock with its CTAs renumbered."""
+        """Return a clock with ``shift`` added to the numbers of its CTAs."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
     def row(self, lanes: Any) -> Any:
-        """Return the maximum of the rows of some lanes of a CTA, with their own columns up to now."""
+        """Return the maximum of the clock rows of some lanes of a CTA, with the current time in the lanes' own columns."""
         cta = int(lanes[0]) // self.threads
         inside = lanes - cta * self.threads
         base = self.base.get(cta)
@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane that knows a column of a CTA up to a time (1-D arrays of one length)."""
+        """Return True for each lane whose clock has at least a given time in a column of a CTA (1-D arrays of one length)."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
@@ -135,7 +135,7 @@ class VectorClocks:
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return the time up to which each lane knows a column of a CTA."""
+        """Return the time that the clock of each lane has in a column of a CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]
@@ -187,7 +187,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return the clock of the phases that are over for a lane, which is the clock of operations that it issues.
+        """Return the clock of the completed mbarrier phases that a lane has observed; its asynchronous operations have this clock.
 
         The operation releases this clock when it completes, but not the accesses of its thread.
         """
@@ -199,7 +199,7 @@ class VectorClocks:
         return Clock(rows)
 
     def release(self, lanes: Any) -> Clock:
-        """Return a clock like :meth:`snapshot`, and advance the time so that later accesses are not in it."""
+        """Return a clock like :meth:`snapshot`, and advance the time, so that the clock does not include later accesses."""
         clock = self.snapshot(lanes)
         self.time.now += 1
         return clock
@@ -280,7 +280,7 @@ class VectorClocks:
             self.acquire(lanes, self.release(lanes))
 
     def meet(self, lanes: Any) -> None:
-        """Record that lanes of one warp converged without synchronisation, in the section :data:`ISSUED`."""
+        """Record in the section :data:`ISSUED` that lanes of one warp converged without synchronisation."""
         row, at = self.row(lanes), self.section_at[ISSUED]
         issued = np.zeros(self.width, np.int32)
         issued[at : at + self.threads] = np.maximum(row[: self.threads], row[at : at + self.threads])
@@ -289,7 +289,7 @@ class VectorClocks:
         self.time.now += 1
 
     def fence(self, lanes: Any, sections: Iterable[str]) -> None:
-        """Fence everything in the clocks of lanes for other proxies."""
+        """Execute a proxy fence of lanes: copy the times in their clocks to the sections of other proxies."""
         for cta in np.unique(lanes // self.threads).tolist():
             here = lanes[lanes // self.threads == cta]
             inside = here - cta * self.threads

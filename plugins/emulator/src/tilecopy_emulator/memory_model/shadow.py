@@ -36,7 +36,7 @@ _STRENGTHS = np.arange(32) % ENGINE
 
 
 def stamp(time: int, strength: int, actor: Any) -> Any:
-    """Return a stamp (an array if ``actor`` is one)."""
+    """Return the stamp of an access, or an array of stamps if ``actor`` is an array."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
@@ -77,12 +77,12 @@ def is_reduction(stamps: Any) -> Any:
 
 
 def strength(scope: int, size: int) -> int:
-    """Return the strength of a strong access of a scope and size."""
+    """Return the strength of a strong access: a number that encodes its scope and size."""
     return 1 + (scope - 1) * SIZES + min(SIZES - 1, size.bit_length() - 1)
 
 
 def scope_of(strengths: Any) -> Any:
-    """Return the scope of a strength, 0 for an ordinary access."""
+    """Return the scope that a strength encodes, or 0 for an ordinary access."""
     return (strengths + SIZES - 1) // SIZES
 
 
@@ -93,7 +93,7 @@ def in_scope(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> A
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Return True if two strong accesses to a cell have the same bytes and the same proxy."""
+    """Return True if two strong accesses to a cell access the same bytes by the same proxy."""
     return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
@@ -106,7 +106,7 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return True if strong accesses do not race for any threads: both have GPU scope or wider, and the same bytes."""
+    """Return True if strong accesses by any two threads do not race: both have GPU scope or wider, and the same bytes."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
@@ -147,7 +147,7 @@ def _zeros(cells: int) -> Any:
 
 
 class ShadowMemory:
-    """The stamps of one memory.
+    """The shadow of one memory: the stamps of its cells.
 
     ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
@@ -162,7 +162,7 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """Return the shadow of several copies, with consecutive numbers for their actors.
+        """Return the shadow of several copies of a cluster, with consecutive numbers for their actors.
 
         ``copies``: their number; ``shifts``: threads, mbarriers and operations of one copy.
         """
@@ -279,7 +279,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Return a conflict between lanes that wrote a cell together, of two different warps if possible."""
+        """Return a conflict between lanes that wrote a cell in one instruction, in different warps if possible."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -391,7 +391,7 @@ class ShadowMemory:
         self.logged[self._cell] = True
 
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
-        """Record the cells of an operation in flight, which were checked."""
+        """Record the cells of an operation in flight. The caller has checked its accesses."""
         if writes is not None:
             self.writer[writes] = in_flight_stamp(actor, strength)
             self.reader[writes] = 0
@@ -399,7 +399,7 @@ class ShadowMemory:
             self.push(reads, in_flight_stamp(actor))
 
     def complete(self, actor: int, writes: Any, stamps: Any) -> None:
-        """Replace the stamps of an operation that has completed."""
+        """Replace the in-flight stamps of an operation that has completed."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]
@@ -409,7 +409,7 @@ class ShadowMemory:
             self._stamp[mine] = np.where(self._kind[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
-        """Drop all accesses of cells."""
+        """Remove all recorded accesses of cells."""
         self.writer[cells] = 0
         self.reader[cells] = 0
         if self.count and self.logged[cells].any():
