@@ -104,7 +104,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: relayout(np.array([["a", None]]), (1, 0)),
             tc.RequestError,
-            "array must have elements of plain bytes, got dtype object",
+            "array must have a dtype of at least one byte without Python objects, got object",
         ),
     ],
 )

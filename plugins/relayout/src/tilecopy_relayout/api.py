@@ -1,4 +1,4 @@
-"""The functions ``relayout`` and ``relayout_shards``. The first call of a kind checks its arguments; later calls only launch."""
+"""The functions ``relayout`` and ``relayout_shards``. Checked launches are cached, so that a repeated call only launches."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class DimensionTerms:
 
     @property
     def is_ellipsis(self) -> bool:
-        """True if it is ``...``, which represents several dimensions."""
+        """True if the dimension is ``...``, which represents any number of dimensions."""
         return not self.parentheses and [term.text for term in self.terms] == [_ELLIPSIS]
 
 
@@ -114,7 +114,7 @@ class Pattern:
     right: tuple[DimensionTerms, ...]
 
     def error(self, at: int, message: str) -> NoReturn:
-        """Raise RequestError with the pattern and a mark under a character."""
+        """Raise RequestError with the pattern and a mark under the character at index ``at``."""
         pointer = f"\n  {self.text}\n  {' ' * at}^" if len(self.text) <= _POINTED and self.text.isprintable() else ""
         raise RequestError(f"axes: pattern {short_repr(self.text)}: {message}{pointer}")
 

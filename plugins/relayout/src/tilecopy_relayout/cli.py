@@ -22,7 +22,7 @@ _UNITS = {"": 1} | {
 
 
 def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
-    """Return the number of bytes in a text such as ``4GiB``, at least 1; None if the option is not given."""
+    """Return the number of bytes that a text such as ``4GiB`` means, at least 1, or None if the option is omitted."""
     match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", (text or "").strip())
     count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
     if text is not None and count < 1:
@@ -95,5 +95,5 @@ def _text(outcome: FileReport, axes: str, destination: Path) -> str:
         f"{outcome.dtype}{list(outcome.shape)} by {axes} to {list(outcome.result_shape)}, {outcome.bytes} bytes, "
         f"{pieces}, {outcome.target}"
     )
-    wall = f"took {outcome.wall_seconds:.3f} s with reading, verification and writing: {outcome.wall_gb_per_s:.4g} GB/s"
+    wall = f"took {outcome.wall_seconds:.3f} s including reading, verification and writing: {outcome.wall_gb_per_s:.4g} GB/s"
     return wrap_text(head) + transfer_text(outcome, destination, wall)

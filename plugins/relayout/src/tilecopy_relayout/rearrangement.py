@@ -29,7 +29,7 @@ class Rearrangement:
 
     @property
     def merge_extents(self) -> tuple[tuple[int, ...], ...]:
-        """For each dimension of the destination, the extents that it merges."""
+        """The extents that each dimension of the destination merges."""
         extents = iter([self.extents[index] for index in self.order])
         return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
 
@@ -43,17 +43,17 @@ class Rearrangement:
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides of the split dimensions in the destination, in the source's order, from its strides."""
+        """Return the strides of the split dimensions in the destination, in the source's order, from the destination's strides."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """Return a pattern and its axis lengths; ``batch`` is the name of an additional first dimension on both sides."""
+        """Return this rearrangement as a pattern with axis lengths. ``batch`` names an additional first dimension on both sides."""
         left, right, sizes = self._sides()
         return f"{batch} {left} -> {batch} {right}", sizes
 
     def inverse(self) -> tuple[str, dict[str, int]]:
-        """Return the pattern and the axis lengths of the inverse."""
+        """Return the inverse rearrangement as a pattern with axis lengths."""
         left, right, sizes = self._sides()
         return f"{right} -> {left}", sizes
 

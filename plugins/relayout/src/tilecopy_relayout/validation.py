@@ -38,7 +38,7 @@ def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]
 
 
 def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
-    """Return a sequence of integers, one per dimension; ``rule`` is what it must be, for an error."""
+    """Return integers, one per dimension, as a tuple. ``rule`` is the text for an error that says what ``values`` must be."""
     items = items_of(name, values, rule)
     integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
     known = tuple(value for value in integers if value is not None and abs(value) < _MOST)
@@ -54,7 +54,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
-    """Return the lengths of the axes of a pattern; ``refuse`` raises if one is not a length."""
+    """Return the axis lengths of a pattern, by name. ``refuse`` raises an error with the message if a length is invalid."""
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)

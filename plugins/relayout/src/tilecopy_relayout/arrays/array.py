@@ -60,7 +60,7 @@ class SideArray:
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
-        """Return a NumPy array of words on the host memory, with the shape and strides of a side; ``self`` keeps it alive."""
+        """Return a NumPy view of the array as words, with the shape and strides of ``side``. It is valid while ``self`` exists."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(side.shape, dtype, memory, self.pointer - low, side.strides_bytes)
@@ -68,7 +68,7 @@ class SideArray:
 
 
 def array_of(where: str, argument: Any) -> SideArray:
-    """Return the record of an array.
+    """Return the :class:`SideArray` of an array.
 
     Args:
         where: the argument's name, for messages.
@@ -101,7 +101,7 @@ def array_of(where: str, argument: Any) -> SideArray:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the name of a dtype, which is equal for equal dtypes of different frameworks: ``float16``, ``>f4``."""
+    """Return the name of a dtype, such as ``float16`` or ``>f4``. Equal dtypes of different frameworks have the same name."""
     if isinstance(dtype, np.dtype):
         return dtype.name if dtype.isnative and dtype.fields is None else str(dtype)
     return str(dtype).rsplit(".", 1)[-1]
@@ -114,7 +114,7 @@ def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
             f"{where} must not be a masked array, because relayout does not move the mask: pass {instead}"
         )
     if array.dtype.hasobject or not array.dtype.itemsize:
-        raise RequestError(f"{where} must have elements of plain bytes, got dtype {array.dtype}")
+        raise RequestError(f"{where} must have a dtype of at least one byte without Python objects, got {array.dtype}")
     return SideArray(
         owner=array,
         framework=framework,

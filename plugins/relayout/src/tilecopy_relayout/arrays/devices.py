@@ -30,7 +30,7 @@ class DevicePlacement:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
-        """Return the GPUs of two arrays. The source's GPU launches, unless ``device`` or the stream is of the other GPU."""
+        """Return the GPUs of two arrays. The source's GPU launches, unless ``device`` or ``stream`` chooses the destination's GPU."""
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
@@ -69,7 +69,7 @@ class CrossDeviceSync:
             if not side.framework.has_streams:
                 why_not = (
                     f"stream= is required, because the array is {source.place}, out is {destination.place}, and {name} is a "
-                    f"{type(side.owner).__name__}, which has no current stream: pass it, and order the work on both GPUs"
+                    f"{type(side.owner).__name__}, which has no current stream: pass a stream, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
         assert here.device is not None
@@ -78,7 +78,7 @@ class CrossDeviceSync:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """Yield the stream to launch on. The launch waits for the other GPU's stream, and later work on that stream waits for the launch.
+        """Yield the stream to launch on. The launch waits for the other GPU's stream, whose later work waits for the launch.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.

@@ -19,14 +19,14 @@ _LEGACY_STREAM = (0, 1)
 
 
 class Framework:
-    """A framework without a class of its own: its arrays can be read and written, but not created."""
+    """The base class of frameworks. It also serves other frameworks, whose arrays can be read and written but not created."""
 
     name = "another framework"
     has_streams = False
     """True if the framework has a current stream for each GPU."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array, or another object on the same memory with a supported interface."""
+        """Return the array, or an object with the same memory and a supported interface."""
         if _has(array, "__cuda_array_interface__") or _has(array, "__dlpack__"):
             return array
         if _has(array, "__array_interface__"):
@@ -43,13 +43,13 @@ class Framework:
         return array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an uninitialized C-contiguous array of an array's framework and device."""
+        """Return an uninitialized C-contiguous array of the same framework and on the same device as ``array``."""
         raise RequestError(
             f"out= is required for a {type(array).__name__}, because relayout cannot create arrays of its framework"
         )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Return the result after the work that writes it was enqueued on the stream."""
+        """Return the array that the caller gets, after the work that writes ``result`` was enqueued on the stream."""
         return result
 
     def out_error(self, out: Any) -> str | None:
@@ -68,12 +68,12 @@ def _has(array: Any, name: str) -> bool:
 
 
 class NumPy(Framework):
-    """NumPy, whose arrays are in host memory."""
+    """The framework NumPy. Its arrays are in host memory."""
 
     name = "NumPy"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array, or a read-only 0-D array for a scalar."""
+        """Return the array, or a read-only 0-D array if ``array`` is a scalar."""
         if isinstance(array, np.ndarray):
             return array
         scalar = np.array(array)
@@ -81,7 +81,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an array of the same subclass, with its units, as ``numpy.empty_like`` does."""
+        """Return an array of the same subclass as ``numpy.empty_like`` does, with attributes such as units."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -96,7 +96,7 @@ class NumPy(Framework):
 
 
 class Torch(Framework):
-    """torch, whose tensors are on the CPU or a GPU."""
+    """The framework torch. Its tensors are on the CPU or a GPU."""
 
     name = "torch"
     has_streams = True
@@ -123,7 +123,7 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return the reason if the tensor's gradient is recorded."""
+        """Return why the tensor must not be written if autograd records it, or None."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
@@ -134,7 +134,7 @@ class Torch(Framework):
 
 
 def demand_strided(where: str, tensor: Any) -> None:
-    """Check that a torch tensor is strided memory without masks, scales or other parts."""
+    """Check that a torch tensor is a plain strided one: initialized, not masked, quantized, nested or sparse."""
     if type(tensor).__name__.startswith("Uninitialized"):
         raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once first")
     if type(tensor).__name__ == "MaskedTensor":
@@ -151,11 +151,11 @@ def demand_strided(where: str, tensor: Any) -> None:
             "a.to_padded_tensor(value)"
         )
     if tensor.layout != sys.modules["torch"].strided:
-        raise RequestError(f"{where} must be dense memory, got a tensor of layout {tensor.layout}: pass a.to_dense()")
+        raise RequestError(f"{where} must be a strided tensor, got layout {tensor.layout}: pass a.to_dense()")
 
 
 class CuPy(Framework):
-    """CuPy, whose arrays are on one GPU."""
+    """The framework CuPy. Each of its arrays is on one GPU."""
 
     name = "CuPy"
     has_streams = True
@@ -173,7 +173,7 @@ class CuPy(Framework):
 
 
 def jax_memory(array: Any) -> SimpleNamespace:
-    """Return an object with the CUDA array interface for a JAX array on a GPU, for every dtype."""
+    """Return an object with ``__cuda_array_interface__`` for a JAX array of any dtype on a GPU."""
     interface = {
         "shape": array.shape,
         "strides": None,
@@ -185,25 +185,23 @@ def jax_memory(array: Any) -> SimpleNamespace:
 
 
 class Jax(Framework):
-    """JAX, whose arrays are immutable: relayout writes the result before it returns the array."""
+    """The framework JAX. Its arrays are immutable, so relayout writes the result before it returns the array."""
 
     name = "JAX"
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Wait for the array's computation, and return its memory; a NumPy array if it is on the host."""
+        """Wait until the array is computed. Return an object with its memory: a NumPy array if it is on the host."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
             transform = _TRACERS.get(type(array).__name__, "jax.jit (or jax.lax.scan, jax.eval_shape and others)")
             raise RequestError(
-                f"{where} must have elements, but {transform} traces the call: call relayout outside of JAX's transforms, or "
+                f"{where} must be a concrete array, but {transform} traces the call: call relayout outside of JAX's transforms, or "
                 "use jax.numpy.transpose inside"
             )
         if not isinstance(array, jax.Array):
             instead = "a[...], the array of the reference" if type(array).__name__.endswith("Ref") else "an array"
-            raise RequestError(
-                f"{where} must be an array with elements, got a {type(array).__name__} of JAX: pass {instead}"
-            )
+            raise RequestError(f"{where} must be a jax.Array, got a {type(array).__name__} of JAX: pass {instead}")
         if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise RequestError(
                 f"{where} must not be an array of random keys: pass jax.random.key_data(a), and pass the result to jax.random.wrap_key_data"
@@ -227,7 +225,7 @@ class Jax(Framework):
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return zeros on the device (JAX has no uninitialised memory), or a NumPy array that becomes the result."""
+        """Return zeros on the device (JAX has no uninitialized memory), or a NumPy array that becomes the result."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax
@@ -237,7 +235,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, because JAX does not, and return the result, committed and weakly typed as the array."""
+        """Wait for the stream, because JAX does not. Return the result, committed and weakly typed if the array is."""
         import jax
 
         with _as_typed(array):
@@ -254,7 +252,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the reason, which is the same for every JAX array."""
+        """Return why ``out`` must not be written: every JAX array is immutable."""
         return "JAX arrays are immutable: omit out=, and use the new array"
 
 

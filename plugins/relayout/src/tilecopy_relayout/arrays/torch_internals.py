@@ -1,4 +1,4 @@
-"""Wrappers of private functions of torch, each with the versions that have it. Imported only if torch is.
+"""Wrappers of private functions of torch, each with the versions of torch that have it. This module imports torch.
 
 If a release of torch changes a name, only this module needs a change.
 """
@@ -47,7 +47,7 @@ def must_see(tensor: torch.Tensor) -> bool:
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch the call, or the tensor has no memory (``_is_zerotensor``: 2.4 to 2.13)."""
+    """Return True if torch must dispatch the call, or the tensor has no memory (``_is_zerotensor``, in torch 2.4 to 2.13)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 
@@ -56,17 +56,17 @@ def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
 
 
 def group_by_name(name: str) -> Any:
-    """Return a process group by its name (``_resolve_process_group``: 2.4 to 2.13)."""
+    """Return a process group by its name (``_resolve_process_group``, in torch 2.4 to 2.13)."""
     return torch.distributed.distributed_c10d._resolve_process_group(name)
 
 
 def store_of(group: Any) -> Any:
-    """Return the store of a process group (``_get_process_group_store``: 2.4 to 2.13)."""
+    """Return the store of a process group (``_get_process_group_store``, in torch 2.4 to 2.13)."""
     return torch.distributed.distributed_c10d._get_process_group_store(group)
 
 
 def timeout_of(group: Any) -> timedelta:
-    """Return the timeout of a group's backends, else that of its store (``_device_types``, ``_get_backend``, ``_timeout``: 2.4 to 2.13)."""
+    """Return the timeout of a group's backends, else of its store (``_device_types``, ``_get_backend``, ``_timeout``, in torch 2.4 to 2.13)."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         if options is not None:
@@ -75,21 +75,21 @@ def timeout_of(group: Any) -> timedelta:
 
 
 def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
-    """Return new symmetric memory (``_symmetric_memory.empty``: 2.5 to 2.13)."""
+    """Return new symmetric memory (``_symmetric_memory.empty``, in torch 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import empty
 
     return cast("torch.Tensor", empty(nbytes, dtype=torch.uint8, device=device))
 
 
 def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
-    """Return the handle of symmetric memory; a collective call (``_symmetric_memory.rendezvous``: 2.5 to 2.13)."""
+    """Return the handle of symmetric memory. Every rank must call it (``_symmetric_memory.rendezvous``, in torch 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import rendezvous
 
     return rendezvous(tensor, group_name)
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``: 2.12 and 2.13; ``_SymmetricMemory``: 2.5 to 2.13).
+    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``, torch 2.12 and 2.13; ``_SymmetricMemory``, torch 2.5 to 2.13).
 
     torch before 2.12 has no function for this. Its rendezvous looks up the memory first and then the group, so that for an unknown
     group it raises if the memory is symmetric, and returns None otherwise.

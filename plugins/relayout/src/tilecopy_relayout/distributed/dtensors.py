@@ -1,4 +1,4 @@
-"""Relayouts of torch's DTensors. At most one mesh dimension exchanges parts between ranks. Imported only if torch is."""
+"""Relayouts of torch's DTensors. Ranks exchange parts along at most one mesh dimension. This module imports torch."""
 
 from __future__ import annotations
 

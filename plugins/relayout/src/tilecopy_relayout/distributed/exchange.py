@@ -1,4 +1,4 @@
-"""``relayout_shards`` for torch tensors: the ranks agree on a call, and then exchange parts. Imported only if torch is.
+"""``relayout_shards`` for torch tensors: the ranks agree on a call, and then exchange parts. This module imports torch.
 
 If the ranks can access each other's memory, each writes its part of every rank's result (symmetric.py). Otherwise the data for each rank
 are packed, exchanged by ``all_to_all_single`` and unpacked. Packing and unpacking are skipped if no element would move.
@@ -45,7 +45,7 @@ _MOST_KINDS = 64
 
 
 class ShardsCall(NamedTuple):
-    """The arguments of a call without the tensors and the group: see :class:`~tilecopy_relayout.distributed.shards.RankRequest`."""
+    """A tuple of a call's arguments without tensors and group: see :class:`~tilecopy_relayout.distributed.shards.RankRequest`."""
 
     axes: Any
     sizes: Mapping[str, Any]
@@ -60,7 +60,7 @@ class ShardsCall(NamedTuple):
         return self._replace(sizes=tuple(sorted(self.sizes.items())))  # type: ignore[arg-type]  # a mapping has no hash
 
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
-        """Return the arguments of the operator. An ``extent`` of -1 means that of ``torch.chunk``."""
+        """Return the arguments of the operator. An ``extent`` of -1 stands for the extent that ``torch.chunk`` gives."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
@@ -112,7 +112,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
 
 
 def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.Tensor:
-    """Return this rank's part of the result, without gradients."""
+    """Return this rank's part of the result, without recording the call for gradients."""
     kind = _agree(x, call, group, out)
     with torch.no_grad():
         result = kind.move(group, x, out)

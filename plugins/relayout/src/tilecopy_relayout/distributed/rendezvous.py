@@ -97,7 +97,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks reach this call, and return True if all have this digest and it is not :data:`NEW`."""
+        """Wait until all ranks reach this call. Return True if all pass the same digest and it is not :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL

@@ -72,7 +72,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Yield the boxes of the whole array that one rank sends to another, in the split dimensions and the array's order."""
+        """Yield the boxes that one rank sends to another. They are boxes of the whole array in its split dimensions."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -129,13 +129,13 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
-    """Return the extents of each rank, as in ``torch.chunk`` and DTensor: the last ranks may have fewer elements, or none."""
+    """Return the extent of each rank's part, as in ``torch.chunk`` and DTensor: the last parts may be shorter, or empty."""
     chunk = -(-extent // ranks)
     return tuple(max(0, min(chunk, extent - rank * chunk)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the start of each part, and the end, for parts with these extents."""
+    """Return the start of each of the parts with these extents, and the end of the last one."""
     return (0, *accumulate(extents))
 
 
@@ -155,7 +155,7 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """Return the non-negative number of a dimension."""
+    """Return the number of a dimension, from 0, for a value that may be negative."""
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
         raise RequestError(f"{name} must be one of the {rank} dimensions of {what}, got {short_repr(value)}")
@@ -166,7 +166,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 class RankRequest(NamedTuple):
-    """A frozen record of the arguments of one rank, which it sends to the others.
+    """A named tuple of the arguments of one rank, which the rank sends to the others.
 
     Attributes:
         refused: an error of only this rank, or "".
@@ -212,7 +212,7 @@ _EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """Return the relayout that all ranks request, or raise an error. Both are the same on every rank."""
+    """Return the relayout that all ranks request, or raise an error. The result or error is the same on every rank."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")
@@ -242,7 +242,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         extents = tuple(request.extent or 0 for request in requests)
     if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
-            f"the sizes of out along out_shard_dim={out_shard_dim} must add up to that of the result's shape {moved.shape}, got "
+            f"the sizes of out along out_shard_dim={out_shard_dim} must add up to the extent of the result of shape {moved.shape}, got "
             f"{list(extents)}, in total {sum(extents)}"
         )
     shards = Shards(moved, shard_dim, out_shard_dim, cuts_of(parts), cuts_of(extents))

@@ -1,4 +1,4 @@
-"""Exchanges on GPUs of one host: each rank's GPU writes directly into every rank's result. Imported only if torch is.
+"""Exchanges on GPUs of one host: each rank's GPU writes directly into every rank's result. This module imports torch.
 
 A call is one CUDA graph: a barrier of the ranks' GPUs, concurrent relayouts of all boxes that this rank sends, and a barrier.
 After the first barrier, no rank reads the old contents of the memory. After the second, the result is complete.
@@ -68,7 +68,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts, or None on every rank if a rank cannot write to another. A collective call.
+        """Return a function that exchanges the parts, or None on every rank if a rank cannot write to another. Every rank must call it.
 
         Args:
             x: this rank's part of the array.
@@ -156,7 +156,7 @@ class SymmetricWorkspace:
 
 @frozen(eq=False)
 class PutGraph:
-    """A frozen record of the exchange of one kind of call, which launches it as a CUDA graph.
+    """A frozen record of an exchange. A call of the record launches the exchange as a CUDA graph.
 
     Attributes:
         device: the device of this rank.

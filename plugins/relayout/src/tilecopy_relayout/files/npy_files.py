@@ -40,7 +40,7 @@ _EMULATED_BYTES = 1 << 26
 
 @attrs.frozen(eq=False)
 class FileReport(TransferReport):
-    """A frozen record of a finished relayout of a file; ``seconds`` is the sum of the medians of ``runs`` launches of each piece.
+    """A frozen record of a finished relayout of a file. ``seconds`` adds up the median of ``runs`` launches for each piece.
 
     Attributes:
         result_shape: the shape of the result.

@@ -1,4 +1,4 @@
-"""Relayouts of Dask arrays, lazily and block by block. Imported only if Dask is.
+"""Lazy relayouts of Dask arrays, block by block. This module imports Dask.
 
 Dask's ``reshape`` splits and merges dimensions, before and after a permutation of the blocks. Each block, a NumPy or CuPy array, is
 permuted by a relayout on the worker that has the block.

@@ -2,7 +2,7 @@
 
 They support gradients (the inverse relayout), ``torch.compile`` (fake tensors), ``torch.jit.trace`` and ``torch.vmap``. A
 :class:`torch.autograd.Function` around the first supports forward-mode derivatives and the transforms of ``torch.func``. Only calls
-that need one of these use them, because torch takes about ten microseconds per call of a Python operator. Imported only if torch is.
+that need one of these use them, because torch takes about ten microseconds per call of a Python operator. This module imports torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cache of checked launches. Later calls on device arrays of the same kind only read their arrays and launch."""
+"""The cache of checked launches. A later call that differs from a cached one only in its addresses is not checked again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_LAUNCHES = 4096
 
 
 class CacheMissError(Exception):
-    """Raised when the cache has no launch of the same kind."""
+    """Raised when the cache has no launch for a call."""
 
 
 @frozen(eq=False)
@@ -88,7 +88,7 @@ _NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Launch with the cached record of an earlier call of the same kind, and return the result."""
+    """Launch a call like an earlier, cached one that differs only in its addresses, and return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)

@@ -24,7 +24,7 @@ from .host import choose_executor, move_in_pieces, target_of_gpu
 
 
 class RelayoutCall(NamedTuple):
-    """The arguments of :func:`~tilecopy_relayout.relayout` except ``placements``. A tuple, because torch.compile can trace it."""
+    """A tuple, which torch.compile can trace, of the arguments of :func:`~tilecopy_relayout.relayout` except ``placements``."""
 
     array: Any
     axes: Any
@@ -39,7 +39,7 @@ class RelayoutCall(NamedTuple):
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError with a reason if one of these arguments is given."""
+        """Raise RequestError with the reason ``why`` if one of the arguments ``names`` is not None."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
@@ -121,7 +121,7 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that returns the current stream of the arrays' frameworks, which must be the same."""
+    """Return a function that returns the current stream. The frameworks of both arrays must have the same one."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
@@ -145,8 +145,8 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         raise RequestError("out must be writable, got a read-only array")
     if overlaps_itself(facts.memory):
         raise RequestError(
-            f"{name} must not overlap itself, got shape {facts.shape} with strides of {facts.strides_bytes} bytes, whose elements "
-            "share memory: pass another array"
+            f"{name} must not have elements that share memory, got shape {facts.shape} with strides of {facts.strides_bytes} bytes: "
+            "pass another array"
         )
     if overlaps(source.memory, facts.memory):
         raise RequestError(
@@ -177,7 +177,7 @@ def _move_on_host(words: RelayoutSpec, source: SideArray, destination: SideArray
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
-    """Return the launch of a relayout on GPUs, planned for these addresses."""
+    """Return the launcher of a relayout on GPUs, planned for the alignments of these addresses."""
     with LOCK:
         from ..planner.plan import plan_of
     plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))

@@ -28,7 +28,7 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """Return the executor for an array. For host memory it is the caller's choice, or ``cuda`` if there is a GPU, or ``emulator``.
+    """Return the executor for an array: the caller's choice, else ``cuda`` if the array is on a GPU or there is one, else ``emulator``.
 
     Args:
         name: the caller's choice, or None.
@@ -72,7 +72,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the most bytes of both sides of a piece: 80 percent of the GPU's free memory, or None for the emulator."""
+    """Return the most bytes that both sides of a piece may have: 80 percent of the GPU's free memory, or None for the emulator."""
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
@@ -81,7 +81,7 @@ def default_memory_bytes(executor: str) -> int | None:
 
 
 def move_in_pieces(source: Any, result: Any, executor: str) -> None:
-    """Copy words in host memory, ``result[...] = source``, in pieces that fit.
+    """Copy words in host memory, ``result[...] = source``, in pieces that fit the GPU's memory.
 
     Args:
         source: an array of words with any strides.

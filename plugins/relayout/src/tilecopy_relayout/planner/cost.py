@@ -121,7 +121,7 @@ def cost_of(problem: Problem, tiling: Tiling) -> TilingCost:
 
 
 def least_total(problem: Problem, tiling: Tiling) -> float:
-    """Return a lower bound of the total of :func:`cost_of`, without the factor of the accesses."""
+    """Return a lower bound of the total of :func:`cost_of`: the product of all factors except ``accesses``."""
     return prod(_factors(problem, tiling))
 
 

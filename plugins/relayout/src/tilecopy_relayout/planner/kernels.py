@@ -1,4 +1,4 @@
-"""Kernels of relayouts. Each consists of a few copies of a box, which the variants lower.
+"""Kernels of relayouts. Each kernel makes a few copies of a box. Variants lower the copies.
 
 Elements of 1 and 2 bytes go through shared memory as words, and are permuted in the registers of their thread.
 """
@@ -135,7 +135,7 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """Return the layout of a box in registers, in which the elements of a vector, or of a word, are contiguous."""
+    """Return the layout of a box in registers. The elements of each vector, or of each word if ``words``, are contiguous."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     by_words = words and thread_values.permutes_registers
     for mode in thread_values.modes:

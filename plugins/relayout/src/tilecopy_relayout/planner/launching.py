@@ -24,7 +24,7 @@ Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
 
 @frozen(eq=False)
 class DeviceLauncher:
-    """A frozen record that launches relayouts with the same shape and strides, in the memory of the same GPUs.
+    """A launcher of relayouts with one shape and strides, between the memories of the same GPUs.
 
     Attributes:
         plan: a function that returns a plan for two alignments in bytes.
@@ -49,7 +49,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return the bits of two addresses that determine the plan: their remainders by :data:`WIDEST_BYTES`."""
+    """Return both addresses modulo :data:`WIDEST_BYTES` as one number. It determines the plan."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -73,7 +73,7 @@ def launch_anywhere(
 def move_on_host(
     plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
 ) -> Any:
-    """Relayout one NumPy array into another on the emulator. ``sides`` are the bytes that the arrays must have."""
+    """Relayout one NumPy array into another on the emulator. ``sides`` are the bytes that the plan reads and writes."""
     _demand("source", source, sides[0])
     _demand("destination", destination, sides[1])
     if not destination.flags.writeable:
@@ -87,7 +87,7 @@ def move_on_host(
 def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     """Check that an array holds the bytes that a plan reads or writes, because the kernel accesses them by address."""
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or is_masked(array):
-        raise tc.RequestError(f"{name} must be a NumPy array of plain elements, got {short_repr(array)}")
+        raise tc.RequestError(f"{name} must be a NumPy array without a mask or Python objects, got {short_repr(array)}")
     footprint = StridedMemory(0, array.shape, array.strides, array.itemsize)
     (low, high), (first, end) = footprint.byte_bounds, planned.byte_bounds
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:

@@ -156,7 +156,7 @@ def plan_relayout(
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     if overlaps_itself(StridedMemory(0, moved.extents, out_steps, 1)):
         raise tc.RequestError(
-            f"out_strides must not make elements of shape {moved.shape} overlap, got {short_repr(out_strides)}"
+            f"out_strides must not make elements of the result of shape {moved.shape} overlap, got {short_repr(out_strides)}"
         )
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
@@ -199,7 +199,7 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the tiling with the least expected cost (the first if equal) and its cost."""
+    """Return the tiling with the least expected cost (the first, if several have it), and its cost."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

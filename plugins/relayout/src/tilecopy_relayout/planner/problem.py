@@ -43,7 +43,7 @@ class RelayoutSpec:
 
     @property
     def sides(self) -> tuple[StridedMemory, StridedMemory]:
-        """The bytes of source and destination, from their first elements."""
+        """The memory of the source and of the destination, relative to their first elements."""
         size = self.elem_bytes
         source, result = (tuple(step * size for step in steps) for steps in (self.src, self.dst))
         return StridedMemory(0, self.extents, source, size), StridedMemory(0, self.extents, result, size)
@@ -102,7 +102,7 @@ class Problem:
 
 @frozen
 class BaseOffsets:
-    """A frozen record of the bytes from the caller's first elements to the first elements of the normal form."""
+    """A frozen record of the offsets, in bytes, of the normal form's first elements from the caller's first elements."""
 
     src_bytes: int
     dst_bytes: int

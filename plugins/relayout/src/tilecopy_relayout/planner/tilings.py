@@ -60,11 +60,11 @@ class Tiling:
 
     @property
     def divides(self) -> bool:
-        """True if every extent of the box can be halved until each thread has its part. ``shifted`` leaves some warps idle."""
+        """True if every extent of the box is a power of two, or the kind is ``shifted``, which may leave some warps idle."""
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
-        """Return the distance from one box to the next along each dimension: its extent without the margin."""
+        """Return the distance from one box to the next along each dimension: the box's extent without its margin."""
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
@@ -87,7 +87,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return the shift of the last box along each dimension, so that the box ends with the dimension.
+        """Return how far the last box along each dimension is moved back, so that it ends with the dimension.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
         end with the dimension, or if it would split a vector. In the second case the last box overhangs.
@@ -124,7 +124,7 @@ def _halves(tile: tuple[int, ...]) -> bool:
 
 
 def sector_elems(problem: Problem) -> int:
-    """Return the number of elements of a sector."""
+    """Return the number of elements in a sector."""
     return SECTOR_BYTES // problem.elem_bytes
 
 
@@ -176,7 +176,7 @@ class ThreadValueLayout:
         return self.vec > 1 and self.word > 1
 
     def lanes(self, step: Callable[[LayoutMode], int]) -> list[int]:
-        """Return the offset of each lane of the first warp, if each step of a mode adds ``step(mode)``."""
+        """Return the offset of each lane of the first warp, where each step of a mode adds ``step(mode)``."""
         offsets = [0]
         for mode in self.modes:
             if mode.thread and mode.stride < LANES:
@@ -193,13 +193,13 @@ class ThreadValueLayout:
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """Return the dimensions by rising stride of a side, broadcasts last."""
+    """Return the dimensions sorted by their strides on a side, the smallest first and broadcasts (stride 0) last."""
     steps = [getattr(d, side) for d in problem.dims]
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the number of elements of the widest vector along a dimension that stays aligned for all other strides of a side."""
+    """Return the number of elements of the widest vector along a dimension that is aligned at every coordinate of the others."""
     steps = [getattr(d, side) for d in problem.dims]
     align = problem.src_align if side == "src" else problem.dst_align
     vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
@@ -216,7 +216,7 @@ class _ModeAllocator:
         self.threads = self.registers = 1
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add the next mode of a dimension, its largest divisor up to ``most``, and return its extent."""
+        """Add the next mode of a dimension. Return its extent: the largest divisor up to ``most`` of the extent that remains."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         stride = self.threads if thread else self.registers
@@ -239,7 +239,7 @@ class _ModeAllocator:
 
 @lru_cache(maxsize=1024)
 def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
-    """Return the thread-value layout of a tiling: vectors along global memory, adjacent lanes for a whole line, then words across.
+    """Return the thread-value layout of a tiling. Vectors are contiguous in global memory, and adjacent lanes share a line.
 
     Eight lanes of 16 bytes access one line of 128 bytes of global memory. Four such groups are one word apart in shared
     memory, so that a warp accesses every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
@@ -271,7 +271,7 @@ def _together(extent: int, word: int) -> int:
 
 @frozen
 class SmemLayout:
-    """A frozen record of the layout of a box in shared memory, in the order of the side that is copied unchanged.
+    """A frozen record of the layout of a box in shared memory. The order of dimensions is that of the side that is copied unchanged.
 
     Attributes:
         steps: the stride of each dimension in elements.
