@@ -41,7 +41,7 @@ variant = Variant(
     features=("cp.async.bulk",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required="in a kernel"),
-        Option("prefetch", (Region,), "a global region of the copy's dtype and extents to prefetch into L2"),
+        Option("prefetch", (Region,), "a global region to prefetch into L2, with the copy's dtype and extents"),
     ),
     completion="mbarrier",
     completion_steps=(
@@ -54,7 +54,7 @@ variant = Variant(
 
 
 def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
-    """Return the later copy whose source option ``prefetch`` names, or None without the option."""
+    """Return the request with the region of option ``prefetch`` as its source, or None if the option is not given."""
     region = request.options.get("prefetch")
     return None if region is None else attrs.evolve(request, src=region)
 
@@ -89,7 +89,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @frozen
 class BulkPartition:
-    """A frozen record of bulk copies, and of prefetches for a later copy.
+    """A frozen record of the bulk copies of a request, and of the prefetches for a later copy.
 
     Attributes:
         copies: the bulk copies.
@@ -106,11 +106,11 @@ class BulkPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """The number of bulk copies and prefetches that the issuing thread issues."""
+        """The number of bulk copies and prefetches that one thread issues."""
         return self.rounds.outer + (self.prefetches.rounds.outer if self.prefetches else 0)
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         prefetched = f", prefetches of {self.prefetches.chunk_bytes} bytes" if self.prefetches else ""
         return self.copies.summary() + prefetched
 

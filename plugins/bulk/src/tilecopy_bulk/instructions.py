@@ -1,4 +1,4 @@
-"""The prefetch into L2 for the emulator, which checks its alignment and that it is inside an array (PTX ISA 9.7.9.25.4)."""
+"""The prefetch into L2 on the emulator. It checks the alignment and that the bytes are inside an array (PTX ISA 9.7.9.25.4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``, which checks that the bytes exist."""
+    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. The step checks that the bytes exist."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
         raise refuse(instruction, "this form of a prefetch is not supported")
     if len(instruction.operands) != 2 + len(hint):
-        raise refuse(instruction, "its operands must be an address, a size, and the cache policy of a hint")
+        raise refuse(instruction, "operands must be an address, a size and, with a cache hint, a cache policy")
     address = address_reader(instruction.operands[0], instruction, program)
     size = reader(instruction.operands[1], "u32", instruction, program)
 

@@ -64,7 +64,7 @@ variant = Variant(
 
 
 def cluster_launch(request: CopyRequest) -> str | None:
-    """Check that the cluster has another CTA, whose shared memory can be the destination."""
+    """Check that the cluster has another CTA to copy to."""
     if request.cluster is not None and request.cluster < LEAST_CLUSTER:
         return (
             f"the cluster must have at least {LEAST_CLUSTER} CTAs to copy to another CTA's shared memory, got {request.cluster}: "

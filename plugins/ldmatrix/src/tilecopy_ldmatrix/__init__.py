@@ -1,4 +1,4 @@
-"""The variant ldmatrix of copy: loads whole matrices from shared memory into fragments of tensor cores.
+"""The variant ldmatrix of copy: loads whole matrices from shared memory into register fragments for tensor cores.
 
 Each lane passes the address of one row of a matrix and gets the elements that ``mma`` needs. The layouts determine the
 matrices of a fragment, and whether they are transposed; a copy that does not consist of whole matrices is declined.
@@ -72,7 +72,7 @@ DEMOTED_PRIORITY = 5
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks; for single matrices of elements other than 16 bits its priority is lower than that of ``reg``."""
+    """Return the verdict of the checks, with a priority below that of ``reg`` for single matrices of 8- or 32-bit elements."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)

@@ -1,4 +1,4 @@
-"""The forms of ldmatrix and stmatrix: the lane and register element of each element of one matrix."""
+"""The forms of ldmatrix and stmatrix: which lane and register element hold each element of one matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MatrixForm:
 
     @property
     def name(self) -> str:
-        """The shape, for messages."""
+        """The shape without the number of matrices, for messages."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 
@@ -38,7 +38,7 @@ STORED_BYTES = MatrixForm("m16n8.x{}.trans.shared.b8", S[(4, 2) : (1 @ laneid, 1
 
 
 def forms_of(bits: int, *, store: bool, bytes_too: bool) -> list[MatrixForm]:
-    """Return the forms for elements of a width; ``bytes_too`` adds forms that transpose 8-bit elements."""
+    """Return the forms for elements of ``bits`` bits. ``bytes_too`` adds the forms that transpose 8-bit elements."""
     register_elems = 32 // bits
     columns = S[(4, register_elems) : (1 @ laneid, 1)] if register_elems > 1 else S[4 : 1 @ laneid]
     forms = [MatrixForm("m8n8.x{}.shared.b16", S[8 : 4 @ laneid], columns, 4)]

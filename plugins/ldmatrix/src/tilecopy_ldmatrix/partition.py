@@ -1,4 +1,4 @@
-"""The partition of a fragment into matrices: the lanes that pass the rows' addresses, and the registers.
+"""The partition of a fragment into matrices: the lanes that pass the addresses of rows, and the registers of the elements.
 
 The iters of the fragment are matched with those of each form. Register iters that remain repeat the matrix: factors of two
 become the matrices of one instruction, the rest become several instructions.
@@ -44,7 +44,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class FragmentPiece:
-    """A frozen record of ``extent`` steps along a fragment's lanes or registers, each ``step`` elements in shared memory."""
+    """A frozen record of ``extent`` steps along a fragment's lanes or registers. One step is ``step`` elements in shared memory."""
 
     axis: Axis
     stride: int
@@ -54,7 +54,7 @@ class FragmentPiece:
 
 @frozen
 class Batch:
-    """A frozen record of one instruction of a warp.
+    """A frozen record of one ldmatrix or stmatrix instruction.
 
     Attributes:
         place: elements in shared memory from the first instruction's.
@@ -67,7 +67,7 @@ class Batch:
 
 @frozen
 class MatrixPartition:
-    """A frozen record of the matrices that each warp loads or stores, in batches of one instruction.
+    """A frozen record of the matrices that each warp loads or stores, in one batch per instruction.
 
     Attributes:
         form: the instructions' form.
@@ -102,21 +102,21 @@ class MatrixPartition:
         return len(self.batches)
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         return (
             f"{len(self.batches)} x {self.form.name}.x{self.count} in each of {self.threads // LANES} warps, "
             f"{self.fragment.buffer.span_elems} elements per thread"
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the element offset in the shared buffer of the row whose address a thread passes in the first batch."""
+        """Return the element offset, in the shared buffer, of the row that a thread addresses in the first batch."""
         total = self.memory.offset_on(m)
         for digit in (*self.rows, *self.warps):
             total = total + digit.value(tid) * digit.step
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
 
         Args:
             request: the copy.
@@ -293,7 +293,7 @@ def _one_matrix(
         if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
             half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % each:
-                return f"two registers of a lane must hold the halves of a row, which are {inner} elements apart in {name}, but none do"
+                return f"two registers of a lane must hold the halves of a row, {inner} elements apart in {name}, but none do"
             _take_innermost(remaining, half, 2)
             parts = [0, half.stride]
         else:
@@ -305,8 +305,8 @@ def _one_matrix(
                 if piece.step != expected:
                     what = _WHAT[piece.axis]
                     return (
-                        f"{what} {piece.stride} must hold the element {expected} after that of {what} 0 in {name}, as in a row of a "
-                        f"matrix, but holds the element {piece.step} after it"
+                        f"{what} {piece.stride} must hold the element at offset {expected} from that of {what} 0 in {name}, as in a row of a "
+                        f"matrix, got offset {piece.step}"
                     )
         inner *= it.extent
     inner = 1
@@ -330,7 +330,7 @@ def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] 
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, but that is inside a run of {piece.extent} from {piece.stride} on"
+            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, but the layout's {piece.extent} steps of {piece.stride} cannot be split there"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)

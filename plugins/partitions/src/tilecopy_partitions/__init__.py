@@ -1,4 +1,4 @@
-"""A library for variants: shared partitions, loops that write their instructions, and layouts of fragments by name.
+"""A library for variants: shared partitions, loops that write the instructions of a partition, and named layouts of fragments.
 
 A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here what fits its copies:
 ``[outer, threads, vec]`` partitions and their rounds, chunks of bulk copies, owners of register fragments, tensor memory.

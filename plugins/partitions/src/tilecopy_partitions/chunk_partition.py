@@ -30,24 +30,24 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """A frozen record of one bulk copy per chunk of ``chunk_bytes``; ``rounds`` has the chunks as ``[outer, 1, elements of a chunk]``."""
+    """A frozen record of one bulk copy per chunk of ``chunk_bytes``. The shape of ``rounds`` is ``(outer, 1, elements of a chunk)``."""
 
     chunk_bytes: int
     rounds: VectorPartition
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:
-        """Return the ``(destination, source)`` element offsets of each chunk, before a swizzle."""
+        """The ``(destination, source)`` element offsets of each chunk, without a swizzle."""
         dst, src, shape = self.rounds.dst, self.rounds.src, self.rounds.shape
         return tuple((dst.offset(i, 0, shape), src.offset(i, 0, shape)) for i in range(self.rounds.outer))
 
     @property
     def instructions_per_thread(self) -> int:
-        """The number of bulk copies that the issuing thread issues."""
+        """The number of bulk copies that one thread issues."""
         return self.rounds.outer
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         count = self.rounds.outer
         return f"{count} bulk {'copy' if count == 1 else 'copies'} of {self.chunk_bytes} bytes"
 
@@ -86,7 +86,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
 
 
 def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operands: Operand) -> None:
-    """Write one bulk copy per chunk, with ``operands`` after its addresses and its size, without a wait."""
+    """Write one bulk copy per chunk, without a wait. ``operands`` follow the addresses and the size."""
     rounds = partition.rounds
     dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for turn in round_indices(ptx, rounds.outer):

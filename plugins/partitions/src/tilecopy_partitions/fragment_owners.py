@@ -1,4 +1,4 @@
-"""The threads that own elements of a register operand: its layout's thread axes become digits of a thread's id."""
+"""The threads that own elements of a register operand, as conditions on digits of a thread's id."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
 
 @frozen
 class Digit:
-    """A frozen record of one iter along a thread axis: ``(place - first) // stride % modulus`` of a thread, times ``step`` elements.
+    """A frozen record of one iter along a thread axis. A thread's digit is ``(place - first) // stride % modulus``.
 
     Attributes:
         first: place of the first owner along the axis.
@@ -68,13 +68,13 @@ class Digit:
     along: tuple[Int, ...] = ()
 
     def value(self, tid: Int) -> Int:
-        """Return the digit of a thread."""
+        """Return the digit of the thread with index ``tid``."""
         digit = (axis_index(self.axis, tid) - self.first) // self.stride
         return digit if self.modulus is None else digit % self.modulus
 
 
 def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-    """Return the conditions for a thread to own elements (and, for a store, to be the first of its replicas).
+    """Return the conditions under which a thread owns elements. For a store, it must also hold the first replica.
 
     Conditions that every thread of the CTA meets are left out.
     """
@@ -96,7 +96,7 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
 
 @contextmanager
 def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) -> Iterator[None]:
-    """Open a block for the threads that own elements and, for a store, are the first of their replicas."""
+    """Open a block for the threads that own elements. For a store, they must also hold the first replica."""
     conditions = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=store)
     if not conditions:
         yield
@@ -108,7 +108,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) 
 def owning_threads(
     request: CopyRequest, digits: Sequence[Digit], *, store: bool = False
 ) -> np.ndarray[Any, np.dtype[np.bool]]:
-    """Return for each thread of the scope whether :func:`owner_conditions` hold."""
+    """Return an array that says, for each thread of the scope, whether the :func:`owner_conditions` hold."""
     tid, threads = request.scope.tid, request.scope.threads
     owns = np.ones(threads, bool)
     for condition in owner_conditions(digits, tid, threads, store=store):
@@ -122,7 +122,7 @@ def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
 
 
 def owned_fragment(request: CopyRequest) -> str | None:
-    """Check that the register operand's box has a layout of threads and registers that the scope can own."""
+    """Check that the register operand's box has a layout, and that the scope has the threads of this layout."""
     fragment, _ = fragment_and_memory(request)
     if fragment.buffer.layout.swizzle is not None:
         return f"the layout of register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
@@ -133,7 +133,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Return why the threads of the scope cannot own the register operand with a layout, or None."""
+    """Return why the threads of the scope cannot own the register operand with this layout, or None."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
@@ -153,7 +153,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
-        return f"the layout has place {where}, but none of the {request.scope.threads} threads of the {kind} is there"
+        return f"the layout has place {where}, but none of the {request.scope.threads} threads of the {kind} has this place"
     if request.src is not fragment or len(thread_places) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     return (
@@ -180,7 +180,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """Return the thread axes of a fragment, including those along which a slice has one place."""
+    """Return the thread axes of a fragment's buffer, including axes along which the fragment has only one place."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
@@ -206,7 +206,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return each thread iter as a digit of the thread's place on its axis; the strides of one axis must nest."""
+    """Return each thread iter as a digit of a thread's place along the axis, or Decline if iters of one axis overlap."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout must not have replicas along m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [

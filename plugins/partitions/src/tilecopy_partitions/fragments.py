@@ -1,4 +1,4 @@
-"""Layouts of fragments by name: the thread and register of each element of an operand of a matrix instruction.
+"""Named layouts of fragments: the thread and register that hold each element of an operand of a matrix instruction.
 
 Layouts here count 32-bit registers (elements, where those are wider); elements that share one are one more iter, innermost.
 """
@@ -162,7 +162,7 @@ def tile_fragment(
     atom: Sequence[int] | None = None,
     warp_axis: Axis | None = None,
 ) -> TileLayout:
-    """Return a fragment repeated over a tile and over warps, each of which has a box of the tile, in row-major order.
+    """Return the layout of a fragment repeated over a tile. The warps have boxes of the tile, in row-major order.
 
     Args:
         fragment: the layout of one instruction's operand.

@@ -1,4 +1,4 @@
-"""Recipes of kernel parameters whose bytes each launch computes from the kernel's arguments."""
+"""Recipes of kernel parameters that each launch computes from the kernel's arguments, such as tensor maps."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TensorMap:
 
     @property
     def parameter_stem(self) -> str:
-        """The prefix of the parameter's name: the array's name and a $, which no caller's name has."""
+        """The prefix of the parameter's name: the array's name and ``$map``. A caller's name has no ``$``."""
         return f"{self.array.name}$map"
 
     def needs_on(self, target: Target) -> Needs:
@@ -81,7 +81,7 @@ class TensorMap:
             raise PtxError(f"{what}: the dtype must be one of {', '.join(_WITH_NAN)} for fill nan, got {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: there must be 1 to 5 sizes, one fewer strides_bytes and as many box extents, got {short_repr(self.sizes)}, "
+                f"{what}: sizes must have 1 to 5 values, strides_bytes one fewer and box as many, got {short_repr(self.sizes)}, "
                 f"{short_repr(self.strides_bytes)} and {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
@@ -106,7 +106,7 @@ class HostBytes:
     parameter_stem = "host$"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return the requirements of the parameter on a target: none."""
+        """Return empty requirements, because every target supports the parameter."""
         return Needs()
 
     def __attrs_post_init__(self) -> None:

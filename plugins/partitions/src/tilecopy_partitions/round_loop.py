@@ -1,4 +1,4 @@
-"""The rounds of an ``[outer, threads, vec]`` partition in batches, and the access of each side in a round."""
+"""Loops over the rounds of an ``[outer, threads, vec]`` partition, and the addresses that a round accesses on each side."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
 
 
 def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> Iterator[Int]:
-    """Yield the index of each of ``outer`` rounds without batches; as in :func:`batches`, many rounds are in a loop."""
+    """Yield the index of each of ``outer`` rounds, one at a time. Many rounds are in a loop, as in :func:`batches`."""
     for batch in batches(ptx, outer, words_per_round=1, limit=limit):
         yield from batch
 
@@ -65,7 +65,7 @@ def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> 
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
-    """Write a copy whose regions may overhang: a branch between rounds for tiles inside and rounds for edge tiles.
+    """Write a copy that may overhang its arrays: a branch to the rounds for tiles inside, or to those for edge tiles.
 
     In a function of another compiler, a few rounds of equal vectors are written without a branch, because a branch keeps the
     compiler from moving code, which costs more than predicates. A partition without an ``edge`` needs no branch. ``write`` is
@@ -85,7 +85,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Write a branch that executes ``inside`` if the boxes of all guards are inside, else ``edge``."""
+    """Write a branch: what ``inside`` writes, if the boxes of all guards are inside their arrays, else what ``edge`` writes."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -116,7 +116,7 @@ def _limit(partition: VectorPartition) -> int:
 
 
 class Masks:
-    """Predicates of a thread that its vector in a round is inside the source, or inside the destination."""
+    """Predicates that are true if a thread's vector in a round is inside the source, or inside the destination."""
 
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
@@ -198,7 +198,7 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
 
 
 class AddressBase:
-    """Addresses of a global or shared buffer with constant differences, which share one register if immediates are large enough.
+    """Addresses in a global or shared buffer. They share one register if their constant differences fit in immediates.
 
     ``varying`` is the element offset of place 0. A swizzle is applied to each offset; in shared memory, offsets that differ by
     whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address
@@ -215,7 +215,7 @@ class AddressBase:
         self._origin = self._reach_bytes = 0
 
     def at(self, place_elems: Int) -> Address:
-        """Return the address of the element ``place_elems`` after place 0."""
+        """Return the address of the element that is ``place_elems`` elements after place 0."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
             moved = place_elems - self._origin
@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """Addresses of one side of a partition for a thread, given its index in the scope; for ``whole`` see :class:`AddressBase`."""
+    """Addresses that one thread accesses on one side of a partition. For ``whole`` see :class:`AddressBase`."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False

@@ -1,4 +1,4 @@
-"""Arrays of the thread and the register that hold each element of a fragment."""
+"""Arrays that give the thread and the register of each element of a fragment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ThreadValues:
-    """A frozen record with one row per place of an element of a fragment's box, by thread and then by register.
+    """A frozen record of the registers that hold a fragment's elements: one row each, ordered by thread, then by register.
 
     Attributes:
         thread: index in the scope of the thread that holds the element.
@@ -30,7 +30,7 @@ class ThreadValues:
 
 
 def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
-    """Return the elements that the threads of a request's scope hold, repeated along axes that the layout does not name."""
+    """Return the elements that each thread of the scope holds. They repeat along thread axes that the layout does not name."""
     layout = fragment.sliced_layout()
     assert layout is not None
     places = element_places(layout)
@@ -46,7 +46,7 @@ def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
 
 
 def element_places(layout: TileLayout) -> dict[str, IntArray]:
-    """Return the place of each element along each axis, once per step of the replicas; an offset known at run time counts as 0."""
+    """Return the place of each element along each axis, once per replica. An offset known only at run time counts as 0."""
     copies = list(product(*(range(it.extent) for it in layout.replica)))
     flat, inner = np.arange(layout.size), layout.size
     places = dict[str, IntArray]()
@@ -63,7 +63,7 @@ def element_places(layout: TileLayout) -> dict[str, IntArray]:
 
 
 def matching_rows(values: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
-    """Return every pair of a row of ``wanted`` and a row of ``values`` that are equal, ordered by the former and then the latter."""
+    """Return the index pairs of equal entries of ``wanted`` and ``values``, ordered by the index in ``wanted`` first."""
     by_value = np.argsort(values, kind="stable")
     first, last = (np.searchsorted(values, wanted, side, sorter=by_value) for side in ("left", "right"))
     row = np.repeat(np.arange(len(wanted)), last - first)

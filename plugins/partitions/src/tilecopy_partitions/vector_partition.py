@@ -1,4 +1,4 @@
-"""Partitions of a copy's elements over rounds, threads and vectors, which several variants share."""
+"""Partitions of a copy's elements over rounds, threads and vectors, shared by several variants."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Side:
 
 @frozen
 class Guard:
-    """A frozen record of one dimension that a box may exceed; a vector is inside if ``0 <= start + coordinate < size``.
+    """A frozen record of one dimension that a box may exceed. A vector is inside if ``0 <= start + coordinate < size``.
 
     Attributes:
         dim: the dimension, or None for the number of elements of the copy, which the last round may exceed.
@@ -78,7 +78,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """Return the guard of one dimension, in logical order, or None if the box is proved not to exceed it."""
+        """Return the guard of one dimension for elements in logical order, or None if the box is proved not to exceed it."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -88,7 +88,7 @@ class Guard:
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
-        """Return the guard against vectors past the last element, for a number of vectors that is not a multiple of the threads."""
+        """Return the guard that masks vectors past the last element, if the vectors are not a multiple of the threads."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
@@ -111,7 +111,7 @@ class Guard:
         what = f"{self.region.buffer.name}, dimension {self.dim}"
         step = vec * tail.stride
         if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
-            return f"{what}: the {vec} elements of a vector must be neighbours along it"
+            return f"{what}: the {vec} elements of a vector must be neighbours along this dimension"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
             wanted += [("size", self.size)] if self.ends[0] else [("size minus start", sub(self.size, self.start))]
@@ -132,7 +132,7 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
 
 @frozen
 class VectorPartition:
-    """A frozen record of ``outer`` rounds; in each, ``threads`` threads move ``vec`` contiguous elements of ``dst`` and ``src``.
+    """A frozen record of ``outer`` rounds. In each, every one of ``threads`` threads copies ``vec`` contiguous elements.
 
     Attributes:
         narrowed: why each wider width was not taken, widest first.
@@ -154,7 +154,7 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds with the tail, which is the number of data instructions per thread (a load and its store are one)."""
+        """The number of rounds, including the tail's. A thread executes one load and store, or one ``cp.async``, in each."""
         return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds
@@ -170,7 +170,7 @@ class VectorPartition:
         return self.outer, self.threads, self.vec
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         later = f"; then {self.tail.summary()}" if self.tail is not None else ""
         width = f"{self.vec_bits} bits, {self.vec_bytes} bytes each"
@@ -191,7 +191,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
 
 
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
-    """Return the iters of all sides split along common extents, in logical order; None if that cannot be done."""
+    """Return the iters of all sides, split to common extents, in logical order, or None if they cannot be split."""
     stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
     while all(stacks):
@@ -208,7 +208,7 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
 
 
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
-    """Return pairs by the first side's stride, largest first; symbolic strides lead, broadcasts (stride 0) are last."""
+    """Return pairs sorted by the first side's stride, largest first. Symbolic strides come first, broadcasts (stride 0) last."""
 
     def key(pair: Pair) -> tuple[int, int]:
         stride = pair[0].stride
@@ -220,7 +220,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the orders to try, the preferred one first: broadcasts last, then (they may hide a contiguous run) broadcasts first."""
+    """Return the orders to try, the preferred one first. Broadcasts are last in the first order, and first in the second."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
@@ -229,7 +229,7 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @frozen
 class Run:
-    """A frozen record of one operand as vectors access it: ``region`` for its element type, alignment and name.
+    """A frozen record of one operand as vectors access it. ``region`` gives its element type, alignment and name.
 
     ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
     box from the buffer's start.
@@ -253,7 +253,7 @@ class Run:
                     f"{buffer.name}: the innermost stride must be 1 for a vector of {vec} elements, got {tail.stride}"
                 )
             if tail.extent % vec:
-                return f"{buffer.name}: the contiguous elements must be a multiple of {vec}, got {tail.extent}"
+                return f"{buffer.name}: contiguous runs must be multiples of {vec} elements, got {tail.extent}"
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: strides must be multiples of {vec} elements, got {it.stride}"
@@ -387,7 +387,7 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
 
     def fits(vec: int) -> str | None:
         if count % (vec if split.ragged else threads * vec):
-            return f"the elements must be a multiple of {threads} threads x {vec}, got {count}"
+            return f"the number of elements must be a multiple of {threads} threads x {vec}, got {count}"
         return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
 
     width = widest(runs, widths_bits, fits)

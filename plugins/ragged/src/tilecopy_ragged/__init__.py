@@ -62,13 +62,13 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
-    """Return the partition ``[outer, threads, vec]``, whose last round may be short; for a fragment, all its registers."""
+    """Return the partition ``[outer, threads, vec]``. Its last round may be short. A fragment is copied register by register."""
     return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
-    """Write batches of loads and stores, with guards in the last round; for a fragment, one guarded access per register."""
+    """Write batches of loads and stores with guards in the last round, or one guarded access per register of a fragment."""
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return

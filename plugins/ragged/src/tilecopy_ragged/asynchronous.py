@@ -35,17 +35,17 @@ variant = Variant(
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first of ragged's checks that fails, or Accept."""
+    """Return Decline with the reason of the first check of variant ragged that fails, or Accept."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return the partition ``[outer, threads, vec]``, whose last round may be short."""
+    """Return the partition ``[outer, threads, vec]``. Its last round may be short."""
     return ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write one ``cp.async`` per round if it has the vector's size, with guards in the last round."""
+    """Write one ``cp.async`` per round, or a load and a store of 1 or 2 bytes, with guards in the last round."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

@@ -8,7 +8,7 @@ from tilecopy_core.plugin import Buffer, Int, Region, TileLayout, m
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
-    """Return the element offset (before the swizzle) for coordinates, which must be in bounds."""
+    """Return the element offset (before the swizzle) of the element at coordinates in bounds."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride a dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0

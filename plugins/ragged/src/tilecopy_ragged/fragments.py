@@ -42,7 +42,7 @@ from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class FragmentElements:
-    """A frozen record of a copy of one element per register; the element's coordinates decide whether it is inside the box.
+    """A frozen record of a copy of one element per register. The element's coordinates decide whether it is inside the box.
 
     Attributes:
         fragment: the register operand.
@@ -69,14 +69,14 @@ class FragmentElements:
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         return (
             f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, those inside "
             f"{self.fragment} moved"
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
 
         Args:
             request: the copy.

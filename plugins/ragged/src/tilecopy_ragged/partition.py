@@ -1,4 +1,4 @@
-"""Partitions whose last round may be short, over layouts or over coordinates."""
+"""Partitions with a last round that may be short. Element offsets come from layouts, or else from coordinates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
 
 @frozen
 class Scattered(Side):
-    """A frozen record of an operand whose box no layout describes; the address of each element is computed from coordinates."""
+    """A frozen record of an operand with a box that no layout describes. Element offsets are computed from coordinates."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Return the element offset (before the swizzle) of a thread's element in one round."""

@@ -1,4 +1,4 @@
-"""The partition of a fragment copy: thread axes of the register layout become digits of a thread's id."""
+"""The partition of a fragment copy: the vectors of each thread, selected by digits of the thread's id."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FragmentPartition:
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         guarded = f", guarded: {', '.join(map(str, self.guards))}" if self.guards else ""
         return (
             f"outer {self.outer} x vec {self.vec} ({self.vec_bits} bits, {self.vec_bits // 8} bytes each) in each of "
@@ -92,14 +92,14 @@ class FragmentPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the element offset of the memory operand for a thread's id."""
+        """Return the element offset that a thread's id adds in the memory operand."""
         total: Int = 0
         for digit in self.digits:
             total = total + digit.value(tid) * digit.step
         return total
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the coordinate offset along a guarded dimension of the memory operand for a thread's id."""
+        """Return the coordinate offset that a thread's id adds along a guarded dimension of the memory operand."""
         total: Int = 0
         for digit in self.digits:
             if digit.along:
@@ -107,7 +107,7 @@ class FragmentPartition:
         return total
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: a ``(thread, register element)`` pair and an element offset in memory.
+        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
 
         Args:
             request: the copy.
@@ -140,7 +140,7 @@ class FragmentPartition:
 
 
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
-    """Return the copy of the part of a box that is inside the fragment, because elements outside have no register."""
+    """Return the request for the part of a box that is inside the fragment. Elements outside have no register."""
     fragment, other = fragment_and_memory(request)
     if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
@@ -163,11 +163,11 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand is inside its shape, or that the elements outside need not be copied."""
+    """Check that the register operand's box is inside its buffer, or that the elements outside need not be copied."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
-        return f"{fragment} may lie outside dimension {dims[0]} of the register operand, which has no registers there; copy the part inside"
+        return f"{fragment} may exceed dimension {dims[0]} of the register operand, but elements outside have no registers; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
             f"{fragment} reaches past dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill; "
@@ -177,7 +177,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
 
 
 def sliced_other(request: CopyRequest) -> str | None:
-    """Check that the other operand's box is a layout over memory, without replicas."""
+    """Check that the other operand's box has a layout over memory, without replicas."""
     _, other = fragment_and_memory(request)
     cut = slice_layout("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):

@@ -41,7 +41,7 @@ variant = Variant(
 
 
 def fragments(request: CopyRequest) -> str | None:
-    """Check that both sides are fragments, whose layouts assign elements to threads."""
+    """Check that both sides are fragments with layouts that assign their elements to threads of the scope."""
     # owned_fragment checks the destination; threads of the scope must hold the source in the same way
     return owned_fragment(request) or owned_fragment(attrs.evolve(request, dst=request.src, src=request.dst))
 

@@ -26,12 +26,12 @@ class Field:
 
 
 def word_bytes(buffer: Buffer) -> int:
-    """Return the size of a fragment's registers: 8 bytes for elements of 64 bits, else 4."""
+    """Return the size of a fragment's registers in bytes: 8 for elements of 64 bits, else 4."""
     return buffer.memory.word_bits // 8
 
 
 def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
-    """Return the fields of the given elements of a thread's registers, in order."""
+    """Return the contiguous bytes that some elements occupy in a thread's registers, in order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
     fields: list[Field] = []

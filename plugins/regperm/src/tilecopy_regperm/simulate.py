@@ -1,4 +1,4 @@
-"""A simulation of a partition, which computes every byte of every lane after each step.
+"""A simulation of a partition that computes every byte of every lane after each step.
 
 A word is an array ``[lane, byte]`` of the bytes that it holds, each as the number ``lane * LANE + byte of its registers``.
 """
@@ -29,7 +29,7 @@ def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
 
 
 def registers_of(network: Network) -> set[int]:
-    """Return the words of the registers that a network reads."""
+    """Return the numbers of the source registers that a network reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
     return {value.number for value in values if not value.from_step}
 
@@ -50,7 +50,7 @@ def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:
 
 
 def simulate_gather(form: Gather) -> list[Array]:
-    """Return the words of a gather."""
+    """Return the words that a gather computes."""
     words = []
     for word in form.words:
         fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
@@ -62,7 +62,7 @@ def simulate_gather(form: Gather) -> list[Array]:
 
 
 def simulate_butterfly(form: Butterfly) -> list[Array]:
-    """Return the words of a butterfly."""
+    """Return the words that a butterfly computes."""
     registers = np.stack(
         follow_network(form.before, {number: own_bytes(number) for number in registers_of(form.before)})
     )
@@ -84,7 +84,7 @@ def _simulate_exchange(exchange: Exchange, registers: Array) -> Array:
 def element_moves(
     request: CopyRequest, fields: Sequence[Field], words: Sequence[Array], digits: Sequence[Digit]
 ) -> list[tuple[Any, Any]]:
-    """Return ``(destination, source)`` of every element, each ``(thread, register element)``, in the threads that write.
+    """Return ``(destination, source)`` of every element in the threads that write, both as ``(thread, register element)``.
 
     An element whose bytes come from more than one, or change their order, has the source ``(thread, -1)``.
 

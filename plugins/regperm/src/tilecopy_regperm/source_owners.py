@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ElementMap:
-    """A frozen record of the source of each element of the destination, with one row per place, by thread and then by register.
+    """A frozen record of the source of each destination element: one row per thread and register that hold it.
 
     Attributes:
         thread: that needs the element, as its index in the scope.

@@ -73,7 +73,7 @@ def cta_group(request: CopyRequest) -> str | None:
     if group not in (1, 2):
         return f"option cta_group must be 1 or 2, got {group!r}"
     if request.cta_group not in (None, group):
-        return f"option cta_group must be {request.cta_group}, with which the kernel's tensor memory is allocated, got {group}"
+        return f"option cta_group must be {request.cta_group}, as in the allocation of the kernel's tensor memory, got {group}"
     if group == 2 and request.cluster is not None and request.cluster % 2:
         ctas = f"{request.cluster} CTA{'s' * (request.cluster > 1)}"
         return f"option cta_group=2 needs an even number of CTAs in the cluster, got {ctas}: use build(cluster=2)"
@@ -105,7 +105,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
-    """Write one ``tcgen05.cp`` per atom; the descriptor is encoded once per buffer, and each atom's offset is added to it."""
+    """Write one ``tcgen05.cp`` per atom. The descriptor is encoded once per buffer, and each atom adds an offset to it."""
     group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor

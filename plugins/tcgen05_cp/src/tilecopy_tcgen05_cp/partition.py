@@ -58,7 +58,7 @@ class CopyShape:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """The lane offsets from the first lane of a row to the other lanes that it is copied to."""
+        """The offsets, including 0, from the first lane of a row to each lane that receives it."""
         return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
 
 
@@ -77,7 +77,7 @@ BY_NAME = {shape.name: shape for shape in SHAPES}
 
 @frozen
 class MatrixDescriptor:
-    """A frozen record of the fields of the matrix descriptor, as encoded.
+    """A frozen record of the encoded fields of a matrix descriptor.
 
     Attributes:
         ldo: leading-dimension byte offset, in 16 bytes.
@@ -111,7 +111,7 @@ class CopyAtom:
 
 @frozen
 class AtomPartition:
-    """A frozen record of the descriptor of the first atom, and of all atoms.
+    """A frozen record of all ``tcgen05.cp`` of a copy, and of the matrix descriptor of the first.
 
     Attributes:
         descriptor: encoded once.
@@ -126,14 +126,14 @@ class AtomPartition:
     elem_per_128b: int
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         d, names = self.descriptor, [atom.shape for atom in self.atoms]
         counted = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
         row = self.elem_per_128b * BY_NAME[names[0]].units
         return f"{counted}, {row} elements per row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
-        """Return ``(destination, source)`` of every element: ``(lane, element of the row)``, and the place in shared memory.
+        """Return ``(destination, source)`` of every element: ``(lane, element)`` in tensor memory, an element offset in shared memory.
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
@@ -257,7 +257,7 @@ def _atoms(
     per_unit = UNIT_BYTES * 8 // bits
     run = columns[-1][0].extent if columns and all(structural_equal(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
-        return f"the contiguous elements on both sides must be a multiple of {per_unit} (128 bits), got {run}"
+        return f"the number of elements contiguous on both sides must be a multiple of {per_unit} (128 bits), got {run}"
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
         return strides
@@ -286,7 +286,7 @@ def _atoms(
             return f"the rows of lane {lane} must begin at a 16-byte unit, got element {beyond}"
         at = beyond * bits // 8 + shared
         if period > UNIT_BYTES and (first_byte + at) % period >= room:
-            return f"an atom must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of it"
+            return f"each tcgen05.cp must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of the swizzle atom"
         first = (begin + column) * ROW_COLUMNS // per_unit
         lower, upper = bounds_of(first)
         if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
@@ -344,7 +344,7 @@ def _joined_units(
     apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
     distance = next((far for column, far in apart if column == per_unit), -1)
     if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-        return f"{request.dst}: the rows must be pairs of 16 bytes with one distance for {shape.name}"
+        return f"{request.dst}: each row must be two 16-byte units at the same distance for {shape.name}"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
         return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in the {name} swizzle"
@@ -368,7 +368,7 @@ def _why_misaligned(start: Int, bits: int, room: int, period: int) -> str | None
     if not is_multiple((start - constant) * bits, period * 8):
         return f"the variable part of the start must be a multiple of the {period} bytes after which the swizzle repeats, got {start}"
     if period > UNIT_BYTES and constant * bits // 8 % period >= room:
-        return f"the start must be in the first row of a swizzle atom, got byte {constant * bits // 8 % period} of it"
+        return f"the start must be in the first row of a swizzle atom, got byte {constant * bits // 8 % period} of the atom"
     return None
 
 

@@ -25,7 +25,7 @@ from .shapes import LANES, Array
 
 @frozen(eq=False)
 class RegisterMap:
-    """A frozen record of the registers that a copy moves, warp by warp of the CTA.
+    """A frozen record of the lane and column of tensor memory for each register that a copy moves, by warp.
 
     Attributes:
         warps: indices of the warps that own anything.
@@ -45,7 +45,7 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Return the registers of the copy, or Decline for the first that breaks a rule of ``tcgen05.ld`` and ``st``."""
+    """Return the place of each register of the copy, or Decline if one breaks a rule of ``tcgen05.ld`` and ``st``."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
@@ -162,8 +162,8 @@ def _words(
         kept = np.array([len(set(group)) == per for group in _groups(place, per)])
         first = int(np.argmin(np.repeat(kept, [len(group) for group in _groups(place, per)])))
         return Decline(
-            f"register {register[first] // per} of {name} in thread {thread[first]} must hold {per} elements of {bits} bits that are "
-            "all copied, each once"
+            f"register {register[first] // per} of {name} in thread {thread[first]} must hold {per} elements of {bits} bits, each "
+            "copied exactly once"
         )
     own_thread, own_register = parts[0, :, 0], parts[1, :, 0] // per
     tids, counts = np.unique(own_thread, return_counts=True)
@@ -173,7 +173,7 @@ def _words(
         other = (own_register.reshape(len(tids), -1) != registers).any(axis=1)
     if other.any():
         return Decline(
-            f"all lanes of a warp must copy the same registers, but thread {tids[int(np.argmax(other))]} holds other registers of "
+            f"all lanes of a warp must copy the same registers, but thread {tids[int(np.argmax(other))]} copies other registers of "
             f"{name} than thread {tids[0]}"
         )
     start = there.offset_on(TCol) + tensor.buffer.storage_offset

@@ -16,7 +16,7 @@ _THREAD = np.arange(LANES)
 
 @frozen
 class Shape:
-    """A frozen record of one shape.
+    """A frozen record of one shape of ``tcgen05.ld`` and ``st``.
 
     Attributes:
         name: as in the opcode.
@@ -38,7 +38,7 @@ class Shape:
 
     @property
     def lane(self) -> Array:
-        """Return the lane of each thread's first register."""
+        """The lane of each thread's first register."""
         return {
             "32x32b": _THREAD,
             "16x64b": _THREAD // 4 + 8 * (_THREAD % 2),
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def column(self) -> Array:
-        """Return the column of each thread's first register; for 16x32bx2 without the distance of the halves."""
+        """The column of each thread's first register. For 16x32bx2 it excludes the distance between the halves."""
         return {"16x64b": _THREAD // 2 % 2, "16x128b": _THREAD % 4, "16x256b": 2 * (_THREAD % 4)}.get(
             self.name, 0 * _THREAD
         )
@@ -64,7 +64,7 @@ SHAPES = (
 
 @frozen
 class Fit:
-    """A frozen record of the shape that one register is part of.
+    """A frozen record of the shape that one register fits, and of its place in the shape.
 
     Attributes:
         shape: of the instruction.

@@ -1,4 +1,4 @@
-"""The instructions that copy a fragment: the shape of each register, and the widest repeats of each shape."""
+"""The instructions that copy a fragment: the shape of each register, and the largest repeat counts of each shape."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TransferPartition:
         return sum(len(transfer.registers) for transfer in self.transfers)
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         forms = [f"{transfer.shape}.x{transfer.repeats}" for transfer in self.transfers]
         counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
         return f"{counted}{', 16 bits of each column' if self.halves else ''}"
@@ -114,7 +114,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the fewest instructions, or Decline with the first register that fits no shape and a layout that would fit."""
+    """Return the fewest instructions, or Decline with the reason and, if there is one, a layout that would fit."""
     register_map = map_registers(request)
     answer = register_map if isinstance(register_map, Decline) else _transfers_of(request, register_map)
     if isinstance(answer, Decline):

@@ -92,7 +92,7 @@ class BoxPartition:
 
     @property
     def instructions_per_thread(self) -> int:
-        """The number of tensor copies that the issuing thread issues."""
+        """The number of tensor copies that one thread issues."""
         return self.rounds.outer
 
     def coordinates(self, turn: Int) -> list[Int]:
@@ -100,7 +100,7 @@ class BoxPartition:
         return [start + layout.along(m, turn) for start, layout in zip(self.starts, self.steps, strict=True)]
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         box = " x ".join(map(str, reversed(self.map.box)))
         swizzled = "" if self.map.swizzle == "none" else f", swizzle {self.map.swizzle}"
         copies = "1 tensor copy" if self.rounds.outer == 1 else f"{self.rounds.outer} tensor copies"
@@ -142,7 +142,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Return Accept, with a priority below that of bulk copies if these need no more instructions, because they are faster then."""
+    """Return Accept. Its priority is below that of bulk copies if they need no more instructions, because they are faster then."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -189,7 +189,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the hardware's mode for a swizzle, or None."""
+    """Return the name of the tensor-map swizzle mode that equals a swizzle, or None."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -356,7 +356,7 @@ def why_misaligned(
 
 
 def in_bytes(value: Int) -> str:
-    """Return a phrase for a number of bytes, or for its divisor if it is not known before the launch."""
+    """Return a phrase for a number of bytes, or for its known divisor if the number is known only at launch."""
     return f"{value} bytes" if isinstance(value, int) else f"only known to be a multiple of {divisor_of(value)} bytes"
 
 
@@ -413,5 +413,5 @@ def never_negative(region: Region) -> str | None:
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:
-            return f"{region}: a tensor store must not begin below 0, but may in dimension {dim} (PTX ISA 9.7.9.27.1.1)"
+            return f"{region}: a tensor store must not begin at a negative coordinate, but may do so in dimension {dim} (PTX ISA 9.7.9.27.1.1)"
     return None

@@ -44,7 +44,7 @@ def tile_is_whole(request: CopyRequest) -> str | None:
 
 
 def starts_inside(request: CopyRequest) -> str | None:
-    """Check that the box exceeds the array only at upper ends."""
+    """Check that the box does not begin before the first element of a dimension of the array."""
     with LOCK:
         from .boxes import never_negative
     return never_negative(request.dst)

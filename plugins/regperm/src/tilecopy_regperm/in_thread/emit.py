@@ -13,7 +13,7 @@ from .partition import RegisterPermutation
 
 
 class Hex(int):
-    """An integer that prints in PTX's notation of masks and selectors."""
+    """An integer that is printed in hexadecimal, as masks and selectors in PTX."""
 
     def __str__(self) -> str:
         return f"0x{int(self):04x}"
@@ -61,7 +61,7 @@ def words(
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
-    """Write a word, or its low bytes, to each field; source registers that are written before they are read are saved first."""
+    """Write a word, or its low bytes, to each field. Source registers that would be overwritten too early are copied first."""
     target = ptx.fragment(dst)
     if dst.memory is src.memory:
         written = {target[field.register] for field in fields}

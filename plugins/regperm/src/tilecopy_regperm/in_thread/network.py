@@ -1,4 +1,4 @@
-"""Networks of ``prmt.b32``, which selects any four of the eight bytes of two words, to permute bytes of words.
+"""Networks of ``prmt.b32`` that permute bytes. Each instruction selects any four of the eight bytes of two words.
 
 A word that draws on one word or two costs one instruction. One that draws on three costs two and one of four costs three,
 where its halves (what it takes from a pair of words) are its own; but a half is two or three bytes and an instruction makes
@@ -33,7 +33,7 @@ class NetworkWord:
 
 @frozen
 class PermuteStep:
-    """A frozen record of a ``prmt.b32`` of two words; digit ``i`` of the selector names byte ``i`` of the result.
+    """A frozen record of a ``prmt.b32`` of two words. Digit ``i`` of the selector chooses byte ``i`` of the result.
 
     Attributes:
         low: bytes 0 to 3.
@@ -48,7 +48,7 @@ class PermuteStep:
 
 @frozen
 class Network:
-    """A frozen record of the steps in order, and of the value that has each requested content."""
+    """A frozen record of ``prmt`` steps in order, and of the word that has each requested content."""
 
     steps: tuple[PermuteStep, ...]
     values: tuple[NetworkWord, ...]
@@ -56,7 +56,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return a network that computes every content; cached, because tiles of one shape are permuted alike."""
+    """Return a network that computes every content. It is cached, because tiles of the same shape need the same network."""
     return _Maker().make(wanted)
 
 
@@ -69,7 +69,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network; words of one and two sources come first, because wider words may use them as halves."""
+        """Return the network. Words of one or two source registers come first, because words of more may use them as halves."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

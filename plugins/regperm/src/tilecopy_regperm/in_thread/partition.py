@@ -40,7 +40,7 @@ class RegisterPermutation:
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         pairs = list(zip(self.fields, self.network.values, strict=True))
         moves = sum(field.whole and not value.from_step for field, value in pairs)
         inserts = sum(not field.whole for field in self.fields)
@@ -50,7 +50,7 @@ class RegisterPermutation:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
 
         Args:
             request: the copy.

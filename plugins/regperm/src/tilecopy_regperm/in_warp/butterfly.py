@@ -1,4 +1,4 @@
-"""The shuffle form for transposes, which swaps bits of the lane's number with bits of the register's number.
+"""The shuffle form for transposes. It swaps bits of the lane's number with bits of the register's number.
 
 Where a copy permutes the bits of (lane, register, byte), a bit of the lane that becomes one of the register is exchanged
 between pairs of registers: each lane sends the one of a pair that its partner needs and keeps the other, half a shuffle a
@@ -69,14 +69,14 @@ class Butterfly:
         return exchanged + (self.words if self.lanes != OWN else 0)
 
     def summary(self) -> str:
-        """Return the counts of instructions, without those that compute lanes."""
+        """Return the counts of instructions as text, without the instructions that compute lane numbers."""
         halves = sum(exchange.of_registers for exchange in self.exchanges)
         permuted = len(self.before.steps) + len(self.after.steps) + (len(self.exchanges) - halves) * self.words
         return f"{self.shuffles} shfl, {3 * halves * self.words // 2} selp, {permuted} prmt"
 
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
-    """Return the exchanges, or None if the copy is not a permutation of bits."""
+    """Return the exchanges, or None if the copy is not a permutation of the bits of lane and byte numbers."""
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None

@@ -70,7 +70,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """Return a register with a different number per lane, from constant bits and masks of the lanes that have the other bits."""
+        """Return a register with the number of each lane, or the number itself if all lanes have the same."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}
@@ -95,19 +95,19 @@ class _Lanes:
         return self._masks[mask]
 
     def bit(self, position: int) -> Register:
-        """Return the predicate that a bit of the lane's number is set."""
+        """Return a predicate that is true if a bit of the lane's number is set."""
         if position not in self._bits:
             self._bits[position] = self.ptx.predicate(self.ptx.tid // 2**position % 2 != 0)
         return self._bits[position]
 
     def of_partner(self, value: Register, distance: int) -> Register:
-        """Return the value of the lane whose number is this lane's XOR ``distance``."""
+        """Return the value of the lane with the number ``laneid ^ distance``."""
         result = self.ptx.reg("b32")
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result
 
     def shuffle(self, value: Register, lanes: ByLane) -> Register:
-        """Return the value of each lane's source lane."""
+        """Return a register that holds, in each lane, the value of the source lane in ``lanes``."""
         if lanes == OWN:
             return value
         distance = lanes[0]
@@ -119,7 +119,7 @@ class _Lanes:
 
 
 def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """Return the words of a gather."""
+    """Write the instructions of a gather, and return its words."""
     fetched = {fetch: lanes.shuffle(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
     return [_merge_word(word, fetched, lanes) for word in form.words]
 
@@ -138,7 +138,7 @@ def _merge_word(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -
 
 
 def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """Return the words of a butterfly."""
+    """Write the instructions of a butterfly, and return its words."""
     ptx = lanes.ptx
     registers = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
     for exchange in form.exchanges:

@@ -1,4 +1,4 @@
-"""The general shuffle form, which combines each word from words of other lanes with one shuffle per source register and lane.
+"""The general shuffle form. It combines words of other lanes, with one shuffle per source register and source lane.
 
 A shuffle hands every lane the same register of a lane of its choice. So a word that takes bytes from several registers,
 or from several lanes in one, is fetched in as many shuffles; ``prmt`` with a selector that depends on the lane merges them.
@@ -23,7 +23,7 @@ _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 @frozen
 class Fetch:
-    """A frozen record of a fetch of register ``word`` from a source lane for each lane; it needs no shuffle from the lane itself."""
+    """A frozen record of a fetch of register ``word`` from a source lane per lane. A lane needs no shuffle to read its own register."""
 
     word: int
     lanes: ByLane
@@ -45,7 +45,7 @@ class Gathered:
 
 @frozen
 class Gather:
-    """A frozen record of the words of all fields."""
+    """A frozen record of how the words of all destination fields are fetched."""
 
     words: tuple[Gathered, ...]
 
@@ -65,7 +65,7 @@ class Gather:
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
-        """Return the counts of instructions, without those that compute lanes and selectors."""
+        """Return the counts of instructions as text, without those that compute lane numbers and selectors."""
         merges = sum(selector != IDENTITY for word in self.words for selector in word.selectors)
         return f"{self.shuffles} shfl, {merges} prmt"
 
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Return the fetches and selectors of every word, or None if another form needs no more shuffles."""
+    """Return the fetches and selectors of every word, or None if they need ``fewer_than`` shuffles or more."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

@@ -20,7 +20,7 @@ from .lanes import lane_sources
 
 @frozen
 class LanePermutation:
-    """A frozen record of the exchanges in every warp.
+    """A frozen record of the exchanges between lanes, the same in every warp.
 
     Attributes:
         dst: the destination.
@@ -51,7 +51,7 @@ class LanePermutation:
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
-        """Return one line for ``plan.explain()``."""
+        """Return a description of the partition in one line, for ``plan.explain()``."""
         kind = "butterfly" if isinstance(self.form, Butterfly) else "gather"
         return (
             f"{kind}: {self.form.summary()} into {len({f.register for f in self.fields})} registers of "
@@ -59,7 +59,7 @@ class LanePermutation:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element that is written, each ``(thread, register element)``.
+        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
 
         Args:
             request: the copy.
@@ -72,7 +72,7 @@ class LanePermutation:
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other, or Decline if an element is in no lane of its warp."""
+    """Return the words that lanes fetch from each other, or Decline if no lane of a warp holds an element that the warp needs."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
