@@ -1,4 +1,4 @@
-"""tilecopy-testkit: tests of variants.
+"""tilecopy-testkit: a conformance test suite for variants.
 
 :class:`VariantSuite` is a class of pytest tests to subclass. :func:`requests` returns hypothesis strategies of whole kernels.
 :func:`expected` is the NumPy oracle. ``tilecopy testkit campaign`` runs thousands of copies for every installed variant.

@@ -30,7 +30,7 @@ PARTITION_SHARE = 8
 
 @attrs.frozen
 class Chunk:
-    """A frozen record of ``count`` requests of a variant, with the seeds from ``seed:variant:first``."""
+    """A frozen record of ``count`` consecutive requests of a variant. The first has the seed ``seed:variant:first``."""
 
     variant: str
     seed: int
@@ -73,7 +73,7 @@ class Tally:
     failures: list[Failure] = attrs.field(factory=list)
 
     def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
-        """Add numbers of copies of each kind, by dimension, to the coverage."""
+        """Add the number of copies of each kind, by dimension, to the coverage."""
         for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
             for kind, count in counts.items():
@@ -104,7 +104,7 @@ class Campaign:
 
 @lru_cache(maxsize=64)
 def subject_of(variant: str) -> VariantUnderTest:
-    """Return an installed variant to test, without vector widths, which only the variant's suite knows."""
+    """Return an installed variant to test. Vector widths are not compared, because only the variant's suite knows them."""
     return VariantUnderTest.of(variant, widths_bits=())
 
 
@@ -131,7 +131,7 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 
 
 def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return the kind of a copy along each dimension of the coverage."""
+    """Return the kind of a copy for each dimension of the coverage, such as ``dtype`` or ``scope``."""
     d = case
     asked = properties.request_of(subject, d)
     assert asked is not None, "the copy was not lowered"
@@ -192,7 +192,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return the reason why a campaign skips each installed variant, "" if it does not."""
+    """Return why a campaign skips each installed variant, or "" for a variant that it tests."""
     reasons: dict[str, str] = {}
     for plugin in tc.default_registry().plugins():
         if plugin.status == "wrapper":
@@ -206,12 +206,12 @@ def skipped_variants() -> dict[str, str]:
         if not subject.completion_is_known:
             reasons[plugin.name] = f"the kit does not know its completion {plugin.variant.completion!r}"
         elif required:
-            reasons[plugin.name] = f"the kit cannot create its required option {required[0]}"
+            reasons[plugin.name] = f"the kit cannot create a value for its required option {required[0]}"
     return reasons
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Return the tallies in a checkpoint file of a campaign's chunks, by chunk; an incomplete line is ignored."""
+    """Return the tallies of a campaign's chunks that are in a checkpoint file, by chunk. An incomplete line is ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -245,7 +245,7 @@ def run(
 
 
 def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
-    """Yield the tallies of chunks, which are run one after the other in this process."""
+    """Run chunks one after the other in this process, and yield their tallies."""
     return map(run_chunk, chunks)
 
 

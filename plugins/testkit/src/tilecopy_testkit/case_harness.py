@@ -1,4 +1,4 @@
-"""The harness of a copy: a kernel that fills both memories, copies, waits for the completion and stores both memories.
+"""The harness of a copy: a kernel that fills both memories, runs the copy, waits for the completion and stores both memories.
 
 Only the copy itself is lowered by a variant. The harness loads and stores single elements.
 """
@@ -29,13 +29,13 @@ def _argument(name: str, value: Any) -> Any:
 
 
 def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Return the sizes of a global array with one stride per dimension that are known only at launch, if the case has such."""
+    """Return an operand's sizes that are known only at launch, or (). Only a global array with one stride per dimension has them."""
     plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
     return operand.shape if case.dynamic_shape and plain and len(operand.iters) == len(operand.shape) else ()
 
 
 class CaseHarness(Harness):
-    """The builder of a case's kernel, which completions and options can use.
+    """The builder of a case's kernel. The functions of completion steps and options get it as their argument.
 
     Args:
         case: the case.

@@ -27,7 +27,7 @@ class Draw(Protocol):
     """The interface of a source of random choices."""
 
     def choose(self, options: Sequence[T]) -> T:
-        """Return one of the options; the first is the simplest."""
+        """Return one of the options. Shrinking prefers the first."""
 
 
 class Seeded:
@@ -42,7 +42,7 @@ class Seeded:
 
 
 def shuffle(draw: Draw, items: Sequence[T]) -> list[T]:
-    """Return items in a random order; the given order is the simplest."""
+    """Return items in a random order. Shrinking prefers the order of ``items``."""
     remaining, order = list(items), []
     while remaining:
         order.append(remaining.pop(draw.choose(range(len(remaining)))))
@@ -121,6 +121,6 @@ def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
 
 
 def swizzle_parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
-    """Return ``per_element``, ``swizzle_len`` and ``atom_len`` of the swizzle of a mode."""
+    """Return ``per_element``, ``swizzle_len`` and ``atom_len`` of the swizzle with a mode such as ``128B``."""
     swizzle = tc.swizzle(mode or "none", dtype)
     return swizzle.per_element, swizzle.swizzle_len, swizzle.atom_len

@@ -43,7 +43,7 @@ def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accept
 
 
 def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
-    """Return cases sorted by their number of elements, CTAs and iterations."""
+    """Return cases, those that copy the fewest elements in all CTAs and iterations first."""
     return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
 
 
@@ -84,7 +84,7 @@ def completion_is_declared(subject: VariantUnderTest) -> None:
     record = subject.record
     if record.completion == "undeclared":
         raise Counterexample(
-            DECLARED, "completion is undeclared: set one of tilecopy_core.plugin.COMPLETIONS, or a name of your own"
+            DECLARED, "completion is undeclared: set it to one of tilecopy_core.plugin.COMPLETIONS or your own name"
         )
     if not subject.completion_is_known:
         raise Counterexample(
@@ -156,7 +156,7 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the answers with those of two other processes; return False if they cannot import the plugin.
+    """Compare the variant's answers with those in two other processes. Return False if these cannot import the plugin.
 
     Raises:
         Counterexample: an answer differs.

@@ -46,7 +46,7 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
         if plugin.name == name:
             raise RequestError(
                 f"NAME must be new, but {plugin.source.owner} already has a variant {name!r}: choose another name, because "
-                "the registry rejects two variants of one name"
+                "the registry rejects two variants with the same name"
             )
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
@@ -62,7 +62,7 @@ class CampaignError(tc.TilecopyError):
 
 @click.group(cls=SuggestingGroup)
 def testkit() -> None:
-    """Property-test installed variants."""
+    """Test installed variants with random copies."""
 
 
 @testkit.command()
@@ -71,7 +71,7 @@ def testkit() -> None:
 @click.option("--variants", help="Names of variants, separated by commas. Default: every installed variant.")
 @click.option("--scheduler", help="Address of a Dask scheduler. Default: a cluster on this machine.")
 @click.option(
-    "--workers", type=click.IntRange(0, 4096), help="Worker processes on this machine; 0 runs in this process."
+    "--workers", type=click.IntRange(0, 4096), help="Number of worker processes on this machine; 0: this process."
 )
 @click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
 @click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")

@@ -26,7 +26,7 @@ VARIABLES = ("block", "turn", "unit", "n")
 
 
 def units_of(scope: str, threads: int) -> int:
-    """Return the number of groups of threads of a scope in a CTA."""
+    """Return the number of groups of threads in a CTA, where each group is one scope, such as a warp."""
     return threads // {"cta": threads, "warp": 32, "warpgroup": 128, "thread": 1}[scope]
 
 
@@ -47,7 +47,7 @@ class AffineTerm:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value for integers or for a kernel's symbolic integers."""
+        """Return the value of the term, for variables that are integers or a kernel's symbolic integers."""
         if self.variable not in values:
             raise tc.RequestError(f"AffineTerm.at: values must have {self.variable!r}, got {short_repr(values)}")
         value = values[self.variable]
@@ -67,7 +67,7 @@ class AffineStart:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value for integers or for a kernel's symbolic integers."""
+        """Return the start of the box, for variables that are integers or a kernel's symbolic integers."""
         return sum((term.at(values) for term in self.terms), start=self.base)
 
 
@@ -108,7 +108,7 @@ class Operand:
 
     @property
     def layout(self) -> tc.TileLayout:
-        """The layout as an object of tilecopy."""
+        """The layout of the buffer, as tilecopy's layout object."""
         shard = tc.S[tuple(e for e, _, _ in self.iters) : tuple(s @ AXES[a] for _, s, a in self.iters)]
         built: Any = shard
         if self.replica:
@@ -128,7 +128,7 @@ class Operand:
 
     @checked(values=VALUES)
     def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
-        """Return the index of the box for values of the variables."""
+        """Return the slices that index the box, for values of the variables."""
         begins = [start.at(values) for start in self.starts]
         return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
 
@@ -225,7 +225,7 @@ class CopyCase:
 
     @property
     def variables(self) -> set[str]:
-        """The variables that the starts depend on."""
+        """The variables on which the starts depend."""
         return {term.variable for side in (self.dst, self.src) for start in side.starts for term in start.terms}
 
     def values(self) -> list[dict[str, int]]:
@@ -243,7 +243,7 @@ class CopyCase:
 
     @classmethod
     def from_json(cls, text: str) -> CopyCase:
-        """Return the case of a line of JSON.
+        """Return the case that a line of JSON describes.
 
         Raises:
             RequestError: the text is not the JSON of a case.

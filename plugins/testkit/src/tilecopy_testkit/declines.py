@@ -1,4 +1,4 @@
-"""Checks of declines: copies that a variant declines although it accepts them in another notation, or another variant does."""
+"""Checks of declines: copies that a variant declines although it accepts them in another notation, or another variant accepts them."""
 
 from __future__ import annotations
 

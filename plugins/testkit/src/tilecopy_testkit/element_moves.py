@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[Any, int]
 
 
 def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Move] | None:
-    """Return every move of one scope, or None if the partition does not define its moves.
+    """Return every move of a copy by one scope, such as one warp, or None if the partition does not define its moves.
 
     This function lists the moves of a vector partition. Another partition needs a method ``moves(request, values)``.
 

@@ -1,4 +1,4 @@
-"""Random cases between registers and memory or between registers, also with fragments of mma.sync."""
+"""Random cases of copies between registers and memory or between registers, some with fragments of mma.sync."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """Fragments of mma.sync, next to each other in registers and warps, and rows or columns of 16 bytes in memory.
+    """The parts of a random case that copies between fragments of mma.sync and rows or columns of 16 bytes in memory.
 
     Attributes:
         dtype: element type.
@@ -185,7 +185,7 @@ class MatrixCase:
         return Operand("local", tile, tuple(extents), tuple(map(AffineStart, begin)), iters, replica=replica)
 
     def draw_memory(self, space: str, extents: tuple[int, ...], iterations: int) -> Operand:
-        """Draw the memory of a box; in some, one property prevents accesses of 16 bytes."""
+        """Draw the operand in memory. In some draws, one property of it prevents accesses of 16 bytes."""
         draw, unit = self.draw, self.unit
         inner = draw.choose([1, 1, 0]) if unit == 8 else draw.choose([1] * 7 + [0])  # the dimension that is contiguous
         odd = draw.choose([""] * 6 + ["pitch", "lead", "start", "address", "tiles", "tiles"])

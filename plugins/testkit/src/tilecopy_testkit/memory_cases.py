@@ -1,4 +1,4 @@
-"""Random cases between global and shared memory, also by bulk and tensor copies, and operands in memory for other cases."""
+"""Random cases of copies between global and shared memory, some by one thread, and random operands in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draw_variables(
 def draw_start(
     draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool
 ) -> tuple[AffineStart, int]:
-    """Draw a start, and return it with the extent of the dimension that it needs."""
+    """Draw the start of a box along a dimension, and return it with the extent that the dimension needs."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
     terms: tuple[AffineTerm, ...] = ()
     reach, falls = 0, False
@@ -112,7 +112,7 @@ def draw_memory(
     overhang: bool,
     source: bool,
 ) -> Operand:
-    """Draw an operand in global or shared memory; CTAs and groups share only global sources."""
+    """Draw an operand in global or shared memory. CTAs and groups of threads share only global sources."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     starts, shape = [], []
     for extent in extents:

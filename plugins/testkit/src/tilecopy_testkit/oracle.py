@@ -28,19 +28,19 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return the element address of each flat index: its coordinates, last fastest, times the strides."""
+    """Return the element address of each row-major index: the sum of its coordinates times the strides, plus an offset."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return an address with bits [S, S+B) of ``address >> M`` XORed into bits [0, B)."""
+    """Return an address in which ``swizzle_len`` bits above the lowest ``per_element`` are XORed with those ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
 
 
 def coordinates(extents: Sequence[int]) -> Any:
-    """Return the coordinates of a box from its start, row-major, as ``(elements, dimensions)``."""
+    """Return the coordinates of a box, relative to its start, in row-major order, as an array ``(elements, dimensions)``."""
     grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
 
@@ -102,7 +102,7 @@ def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tu
 
 
 def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Return the shape of the bytes of an operand's memory."""
+    """Return the shape of the array of bytes that holds an operand's memory."""
     size, elems = case.elem_bytes, operand.memory_elems
     if operand.space == "global":
         return elems, size
@@ -150,7 +150,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """Return the bytes of the fill value for source elements outside, or None if they are not filled."""
+    """Return the bytes of the value for elements outside the source, or None if they are not filled."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -162,7 +162,7 @@ def fill_bytes(case: CopyCase) -> Any:
 
 
 def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> None:
-    """Check that an array has the bytes of a memory.
+    """Check that ``memory`` is a C-contiguous array of bytes with a shape.
 
     Raises:
         RequestError: it is not a contiguous array of bytes of this shape.
@@ -205,7 +205,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
 
 
 def count_written(case: CopyCase) -> int:
-    """Return the number of writes of places of the destination."""
+    """Return the number of writes to places of the destination."""
     return sum(
         len(index_of(case, case.dst, values, rank_offset=rank_offset)[1])
         for values in case.values()
@@ -222,7 +222,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """Change a source such that all places of one element (in several threads or lanes) have the same value; return it."""
+    """Give all places of one source element (in several threads or lanes) the same value, and return the memory."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

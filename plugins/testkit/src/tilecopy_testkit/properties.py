@@ -29,13 +29,13 @@ RESULT = "the destination must have the elements that the layouts define, and no
 PURE = "hooks must be pure: same request, same answer; they must not print, read the environment or change arguments"
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise"
 QUICK = "hooks must be quick"
-PARTITION = "a partition must be data: the same at every call, with a one-line summary, and picklable"
+PARTITION = "a partition must be plain data: the same at every call, with a one-line summary, and picklable"
 EXACTLY_ONCE = "every element must be moved exactly once"
 AGREES = "the partition must move each element to the place that the layouts define"
 WIDE = "vectors must be as wide as brute force finds, unless the suite expects narrower ones"
 DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only the operands of the hook"
-DEFINED = "the PTX must not execute undefined behavior (strict emulator, latest completion)"
+DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "a copy that was accepted and partitioned must be emitted"
 LAUNCH = "a copy must be declined if the cluster is too small for it, and accepted if the cluster is unknown"
 ONLY_THE_BOX = "only elements of the box may be read"
@@ -127,7 +127,7 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
 
 
 def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
-    """Return the answer of a hook.
+    """Call a hook for a request and return its answer.
 
     Raises:
         Counterexample: the hook raised, which breaks ``rule``.
@@ -284,7 +284,7 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
 def build_kernel(
     subject: VariantUnderTest, case: CopyCase, *, skip: str | None = None, left_out: Collection[str] = ()
 ) -> tc.BuiltKernel | None:
-    """Return the kernel of a case, without a step or without options if given, or None if the variant declines.
+    """Return the kernel of a case without the step ``skip`` and the options ``left_out``, or None if the variant declines.
 
     Raises:
         Counterexample: a hook failed.
@@ -323,7 +323,7 @@ def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> in
 
 
 def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that every build has the same PTX, emitted by pure hooks, and that it names only the copy's operands."""
+    """Check that two builds have the same PTX, that the hooks are pure, and that the PTX names only the copy's operands."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     first, second = build_kernel(subject, case), build_kernel(audited, case)
@@ -372,7 +372,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
 def emulate(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any, rule: str = DEFINED
 ) -> Any:
-    """Launch a kernel on the emulator and return its report. The import is local, because :mod:`.variant_process` does not need it.
+    """Launch a kernel on the emulator and return its report. The import is local: :mod:`.variant_process` does not need the emulator.
 
     Raises:
         Counterexample: the emulator reports a hazard, which breaks ``rule``.

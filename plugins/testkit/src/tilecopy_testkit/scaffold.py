@@ -68,7 +68,7 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
     if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # not valid for a distribution
         raise RequestError(
-            f"name must be lower-case letters, digits and underscores between them, such as my_copy, got {short_repr(name)}"
+            f"name must be an identifier of lower-case letters, digits and underscores, such as my_copy, got {short_repr(name)}"
         )
     _check_free(name)
     for called, word in (("op", op), ("source", source), ("destination", destination)):

@@ -26,7 +26,7 @@ class _Drawn:
         self._draw = draw
 
     def choose(self, options: Sequence[T]) -> T:
-        """Return one of the options; the first is the simplest."""
+        """Return one of the options. Shrinking prefers the first."""
         return options[self._draw(st.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
 
 

@@ -72,7 +72,7 @@ def for_all(
     least: int = 1,
     shrink: bool = True,
 ) -> int:
-    """Check a rule on drawn copies, and raise the smallest copy that breaks it.
+    """Check a rule on drawn copies, and raise the counterexample of the smallest copy that breaks it.
 
     Args:
         subject: the variant.
@@ -263,7 +263,7 @@ class VariantSuite:
     def test_only_elements_of_the_box_are_read(self) -> None:
         """Check that elements outside the box are not read, while another CTA writes them."""
         if all(source != "global" for source, _ in self.subject().case_space.spaces):
-            pytest.skip("the variant does not copy from global memory; every test checks reads of other memories")
+            pytest.skip("the variant does not copy from global memory; the other tests check reads of other memories")
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
@@ -272,7 +272,7 @@ class VariantSuite:
             pytest.skip("no copy of the variant can have a stride of 2**31 elements in global memory")
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
-        """Check that a copy without one of the steps is a hazard."""
+        """Check for each completion step that some copy without the step is a hazard, or wrong."""
         checks.steps_are_needed(self.subject())
 
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
@@ -281,12 +281,12 @@ class VariantSuite:
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """Compare the answers with those of processes with other hash seeds, in another order."""
+        """Compare the variant's answers with those of other processes, which use other hash seeds and another order."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("another process cannot import the plugin: set plugin to a name, a module or its attribute")
+            pytest.skip("another process cannot import the plugin: set it to a name, a module or a module's attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
-        """Check copies without an option, in a kernel and in a plan."""
+        """Check that copies without an option, in a kernel and in a plan, are declined or lowered."""
         checks.falls_back(self.subject())
 
     def test_the_gpu_gives_the_same(self) -> None:

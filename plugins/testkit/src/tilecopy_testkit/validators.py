@@ -34,12 +34,12 @@ NotEmpty = msgspec.Meta(min_length=1)
 
 
 def name_of(*names: str) -> msgspec.Meta:
-    """Return the constraint that a text is one of some names."""
+    """Return the constraint that a text must be one of ``names``."""
     return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 
 def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
-    """Return fields with validators for their types; a ``field_transformer`` of attrs."""
+    """Return the fields of a class with validators for their types, as a ``field_transformer`` of attrs."""
     types = get_type_hints(cls, include_extras=True)
     return [
         field.evolve(validator=partial(_check_type, types[field.name])) if field.validator is None else field

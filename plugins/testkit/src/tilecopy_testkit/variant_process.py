@@ -21,7 +21,7 @@ from .variant_under_test import OPTIONS, VariantUnderTest
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a reference for another process: a variant's name, ``MODULE:`` or ``MODULE:NAME``; None if there is none."""
+    """Return a text that names a plugin for another process: a variant's name, ``MODULE:`` or ``MODULE:NAME``; or None."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -53,14 +53,14 @@ def _plain(value: Any) -> str:
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """Return the answers by the key of each case, computed in this order."""
+    """Return the answers to cases, computed in their order, by the key of each case."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers of processes with other hash seeds to cases in reverse order; None if they cannot find the plugin.
+    """Return the answers of a process for each hash seed to the reversed cases, or None if these cannot find the plugin.
 
     Raises:
         PluginError: a process fails.
@@ -91,7 +91,7 @@ def answers_elsewhere(
 
 
 def main() -> None:
-    """Print the answers for the cases of standard input."""
+    """Print the answers to the cases that are read from standard input."""
     sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
     reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
     plugin = resolve_name(reference) if ":" in reference else reference

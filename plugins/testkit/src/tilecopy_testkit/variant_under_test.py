@@ -104,7 +104,7 @@ class VariantUnderTest:
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> VariantUnderTest:
-        """Return the variant of a plugin to test; more arguments are fields.
+        """Return the record of a plugin to test. ``more`` has values for the other fields.
 
         Raises:
             PluginError: the plugin cannot be loaded, or is not a variant.

@@ -106,7 +106,7 @@ def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
         raise tc.RequestError(f"recorded_vectors: path {short_repr(str(path))}: {system_reason(error)}") from error
     except Exception as error:
         raise tc.RequestError(
-            f"recorded_vectors: path {short_repr(Path(path).name)} must be a file of vectors: {type(error).__name__}: {error}"
+            f"recorded_vectors: path {short_repr(Path(path).name)} must be a file of test vectors: {type(error).__name__}: {error}"
         ) from error
 
 

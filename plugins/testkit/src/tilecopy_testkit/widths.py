@@ -52,7 +52,7 @@ def widest(
 
 
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
-    """Yield values of the variables that represent all values, because a start is affine in the variables or their quotients."""
+    """Yield values of the variables. They are enough to check every start, because starts are affine in the variables or quotients."""
     counts = {"block": case.blocks, "turn": case.iterations, "unit": min(case.units, 4)}
     ranges = {name: range(count) for name, count in counts.items()} | {"n": range(0, case.n + 1, case.multiple_of)}
     for values in product(*(range_ if name in case.variables else range(1) for name, range_ in ranges.items())):
