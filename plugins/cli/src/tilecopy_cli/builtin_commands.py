@@ -1,4 +1,4 @@
-"""The subcommands of ``tilecopy``."""
+"""The built-in subcommands of ``tilecopy``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tilecopy() -> None:
 @click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads per CTA.")
 @click.option("--swizzle", type=Choice("mode", ("32B", "64B", "128B")), help="Swizzle mode in shared memory.")
 @click.option(
-    "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding elements per row in shared memory."
+    "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
 @click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")

@@ -122,7 +122,7 @@ class TilecopyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands, and warn of each package that declares the name of a built-in one."""
+        """Write the list of subcommands, and warn of each package that declares a subcommand with the name of a built-in one."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 owners = ", ".join(source.owner for source in sources)

@@ -84,7 +84,7 @@ class NpyFile:
 
 @checked(FileError, status=instance_of("an os.stat_result", os.stat_result))
 def file_signature(status: os.stat_result) -> tuple[int, ...]:
-    """Return a file's device, inode, size and modification time; the tuple differs after the file was written."""
+    """Return a file's device, inode, size and modification time. The tuple changes when the file is written."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

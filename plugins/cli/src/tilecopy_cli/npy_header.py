@@ -1,4 +1,4 @@
-"""A reader and a writer of the headers of .npy files. They accept dtypes of ml_dtypes, which NumPy does not know."""
+"""A reader and a writer of the headers of .npy files. They also accept dtypes of the package ml_dtypes, although NumPy itself does not know those."""
 
 from __future__ import annotations
 

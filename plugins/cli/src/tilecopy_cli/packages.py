@@ -25,7 +25,7 @@ READERS = {
 
 
 def packages() -> list[Installed]:
-    """Return the installed distributions whose entry points mention tilecopy."""
+    """Return the installed distributions that declare entry points of tilecopy."""
     return distributions(declaring="tilecopy")
 
 

@@ -20,7 +20,7 @@ _MOST_DIGITS = 200
 
 
 class Choice(click.ParamType):  # type: ignore[type-arg]
-    """A choice from a list of names, which may have aliases."""
+    """A choice from a list of names. A name may have aliases."""
 
     def __init__(self, what: str, names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
         self.name = what
@@ -84,7 +84,7 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path, which must not be empty or end in a slash."""
+        """Return the path, or fail if it is empty or ends in a slash."""
         if isinstance(value, Path):
             return value
         if not value or value.endswith("/") or "\0" in value:

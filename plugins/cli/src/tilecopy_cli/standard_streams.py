@@ -35,7 +35,7 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Raise :class:`Stopped` on SIGINT, SIGTERM and, where the system has it, SIGHUP, unless they are ignored (nohup)."""
+    """Raise :class:`Stopped` on SIGINT, SIGTERM and (if the system has it) SIGHUP. Signals that are ignored (nohup) stay so."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise Stopped(number)

@@ -1,4 +1,4 @@
-"""The executor ``cuda``, which launches built kernels through the CUDA driver, on the streams of the arrays' frameworks.
+"""The executor ``cuda``. It launches built kernels through the CUDA driver, on the streams of the arrays' frameworks.
 
 Importing this package does not load CUDA. The executor loads it at its first use.
 """

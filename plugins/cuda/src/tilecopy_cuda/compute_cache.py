@@ -1,4 +1,4 @@
-"""The settings of the driver's compute cache, a folder with the machine code of earlier processes.
+"""The settings of the driver's compute cache, a folder with machine code that earlier processes compiled.
 
 The driver reads and writes the cache and does not report errors (CUDA programming guide, CUDA environment variables). If it
 cannot use the cache, each process compiles its kernels again.

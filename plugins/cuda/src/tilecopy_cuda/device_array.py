@@ -92,7 +92,7 @@ class DeviceArray:
 
     @checked(LaunchError, byte=integer_in(0, 255))
     def fill(self, byte: int) -> None:
-        """Set every byte to a value."""
+        """Set every byte of the array to ``byte``."""
         self._call("cuMemsetD8", self.pointer, byte, self.nbytes)
 
     def free(self) -> None:

@@ -142,7 +142,7 @@ class Driver:
 
     @locked_cached_property
     def legacy_stream(self) -> Any:
-        """The handle of the legacy default stream, which is never captured."""
+        """The handle of the legacy default stream. This stream is never captured."""
         return self.api.CUstream(0)
 
     # -------------------------------------------------------------------------------------------- results
@@ -239,7 +239,7 @@ class Driver:
             self.api.cuCtxPopCurrent()
 
     def current_device(self) -> int:
-        """Return the GPU whose context is current in this thread, or 0 if there is none.
+        """Return the GPU of the context that is current in this thread, or 0 if no context is current.
 
         Raises:
             LaunchError: the driver is missing.
@@ -323,8 +323,8 @@ class Driver:
             if self._attribute(_CONTEXT, address) or self._attribute(_ACCESS_FLAGS, address) & needed == needed:
                 return None
         return (
-            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}, which is mapped or from a memory pool: "
-            "grant access by its allocator (cudaMemPoolSetAccess, cuMemSetAccess)"
+            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}: it is mapped or from a memory pool, "
+            "so its allocator must grant access (cudaMemPoolSetAccess, cuMemSetAccess)"
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:

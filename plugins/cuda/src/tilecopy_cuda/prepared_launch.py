@@ -75,7 +75,7 @@ class ReadyLaunch:
     buffers: list[ParamBuffer] = attrs.field(factory=list)
 
     def are_aligned(self, *addresses: int) -> bool:
-        """Return True if no address has a bit set that must be zero."""
+        """Return True if every address is a multiple of the declared alignment of its array."""
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
     def new_buffer(self) -> ParamBuffer:
@@ -93,7 +93,7 @@ class ReadyLaunch:
             self.loaded.retain_in_graph(stream)
 
     def compute(self, buffer: ParamBuffer, addresses: tuple[int, ...]) -> None:
-        """Write the parameters that are computed from the addresses to a buffer."""
+        """Compute the parameters that depend on addresses, such as tensor maps, and write them to a buffer."""
         for place, make in self.computed:
             data = make(addresses)
             buffer.memory[place : place + len(data)] = data
@@ -113,7 +113,7 @@ class ReadyLaunch:
         self.buffers.append(buffer)
 
     def launch_by_address(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)``, which checks the addresses and launches.
+        """Return a function ``launch(addresses, stream=None)`` that checks the addresses and launches the kernel.
 
         Args:
             handle_of: returns the driver's handle of a stream.

@@ -1,4 +1,4 @@
-"""Copies exported to other languages: CUDA C++ functions, and records from which other packages write their functions."""
+"""Copies exported to other languages: CUDA C++ functions, and records from which packages generate other functions."""
 
 from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of

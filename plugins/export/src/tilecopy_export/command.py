@@ -1,4 +1,4 @@
-"""The command ``tilecopy cuda``, which prints one copy as a CUDA C++ header."""
+"""The command ``tilecopy cuda``. It prints one copy as a CUDA C++ header."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class CopyFunction:
 
 
 class FunctionBindings:
-    """The bindings of an exported function, in which every address, symbol and fragment is an argument."""
+    """The bindings of an exported function. They make each address, symbol and fragment an argument."""
 
     mark = MARK
     inlined = True
@@ -204,7 +204,7 @@ class FunctionBindings:
         self.outputs: list[RegisterMove] = []
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register with the global address of a buffer, from a generic pointer."""
+        """Return the register with the global address of a buffer, converted from a generic pointer."""
         return self._move_argument(emitter, buffer.memory, "cvta.to.global.u64", "b64", f"the array {buffer.name}")
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
@@ -276,7 +276,7 @@ class FunctionBindings:
 
 @checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
-    """Return a plan's copy as a function.
+    """Return the record of a plan's copy as a function of another language.
 
     Args:
         plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.

@@ -1,4 +1,4 @@
-"""``python -m tilecopy``, which runs the command line with this interpreter."""
+"""The module that ``python -m tilecopy`` runs. It runs the command line with this interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .catalog import install_line
 
 
 def main() -> None:
-    """Run the console script ``tilecopy``, which tilecopy-cli declares."""
+    """Run the console script ``tilecopy`` of the package tilecopy-cli."""
     try:
         points = distribution("tilecopy-cli").entry_points  # only of this package, because others may be broken
     except PackageNotFoundError:

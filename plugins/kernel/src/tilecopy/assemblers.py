@@ -1,4 +1,4 @@
-"""Assemblers, which turn PTX text into machine code without a GPU: nvJitLink (a library) and ptxas (a program)."""
+"""Assemblers from PTX text to machine code that need no GPU: nvJitLink (a library) and ptxas (a program)."""
 
 from __future__ import annotations
 

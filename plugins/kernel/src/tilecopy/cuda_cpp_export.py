@@ -1,4 +1,4 @@
-"""Copies exported to CUDA C++, which tilecopy-export writes."""
+"""The function ``tc.cuda_header``. It calls the package tilecopy-export."""
 
 from __future__ import annotations
 

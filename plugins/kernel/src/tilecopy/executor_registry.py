@@ -1,4 +1,4 @@
-"""The registry of executors, which run built kernels: look-up by name, and the default.
+"""The registry of executors, the objects that run built kernels: look-up by name, and the default.
 
 A built kernel looks up its executor here when it is called; :mod:`tilecopy.executors` is a layer above built kernels.
 """

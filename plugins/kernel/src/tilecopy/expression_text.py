@@ -40,7 +40,7 @@ def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
 
 
 def as_python(value: Int, name_of: Callable[[Symbol], str]) -> str:
-    """Return an integer as a Python expression, which :func:`read` reads."""
+    """Return an integer as a Python expression that :func:`read` can read."""
     return _format(value, name_of, lambda op: f"{op}({{}}, {{}})" if op in _FUNCTIONS else f"({{}} {op} {{}})")
 
 

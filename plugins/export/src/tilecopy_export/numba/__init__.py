@@ -1,4 +1,4 @@
-"""Functions for Numba-CUDA kernels: tilecopy's copies, inlined, and the steps that complete them.
+"""Functions for Numba-CUDA kernels: tilecopy's copies, inlined, and functions that complete them.
 
 ``device_function(plan)`` returns a function that a ``@cuda.jit`` kernel calls with the copy's operands. The other functions
 complete copies.

@@ -1,4 +1,4 @@
-"""``tc.compare(dst, src, ..)``, which lists the cost of one copy with each variant that accepts it."""
+"""The function ``tc.compare(dst, src, ..)``. It lists the cost of one copy with each variant that accepts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tc.cost(plan)``, which counts the cost of one copy from its PTX and its addresses, without a GPU or the emulator."""
+"""The function ``tc.cost(plan)``. It counts the cost of a copy from its PTX and addresses, without GPU or emulator."""
 
 from __future__ import annotations
 

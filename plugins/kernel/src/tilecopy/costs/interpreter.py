@@ -1,4 +1,4 @@
-"""An abstract interpreter, which counts what the PTX of one copy executes and moves, for all threads of its scope.
+"""An abstract interpreter of a copy's PTX. It counts instructions and memory traffic of all threads of the scope.
 
 It computes addresses and the conditions on them. Unlike the emulator, it does not load, store or wait. A value from memory is
 unknown, and so is a value computed from it. A line that an unknown condition guards counts in full. The core's table of

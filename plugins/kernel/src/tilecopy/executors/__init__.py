@@ -1,4 +1,4 @@
-"""Executors, which run built kernels (entry points ``tilecopy.executors.v1``), and the parts from which they are built.
+"""Parts for executors, the objects that run built kernels (entry points ``tilecopy.executors.v1``).
 
 A package that has an executor, or that launches kernels itself, imports from here.
 """

@@ -1,4 +1,4 @@
-"""mbarriers of a kernel, which are objects in shared memory that count arrivals and bytes."""
+"""The mbarriers of a kernel. An mbarrier is an object in shared memory that counts arrivals and bytes."""
 
 from __future__ import annotations
 

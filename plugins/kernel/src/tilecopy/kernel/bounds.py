@@ -198,7 +198,7 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Return facts and values with the bounds of :func:`symbol_bounds`; the facts include those of :func:`atom_facts`."""
+    """Return facts and values with the bounds of :func:`symbol_bounds` applied. The facts include :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     near_facts = [substitute(fact, bounds) for fact in facts]

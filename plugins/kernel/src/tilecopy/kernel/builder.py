@@ -1,4 +1,4 @@
-"""KernelBuilder, which describes a kernel around tile copies and lowers it to PTX."""
+"""The class KernelBuilder. It records a kernel around tile copies and lowers it to PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Built kernels, which have PTX text and plans and are launched by an executor."""
+"""Built kernels. A built kernel has PTX text and plans, and an executor launches it."""
 
 from __future__ import annotations
 

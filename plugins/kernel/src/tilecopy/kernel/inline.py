@@ -1,4 +1,4 @@
-"""Inline PTX of the user, which is checked against the table of instructions when it is recorded."""
+"""Inline PTX of the user. It is checked against the table of instructions when it is recorded."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SYNC = {
 
 
 def cta_sync(ptx: PtxBuilder) -> None:
-    """Write ``bar.sync 0``, which is ``__syncthreads()``: a barrier of all threads of the CTA."""
+    """Write ``bar.sync 0``, a barrier of all threads of the CTA like ``__syncthreads()``."""
     ptx.instr("bar.sync", 0)
 
 
@@ -54,7 +54,7 @@ def cluster_sync(ptx: PtxBuilder) -> None:
 
 
 def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
-    """Write a proxy fence, which orders earlier generic accesses before later ones by bulk copies and tcgen05."""
+    """Write a proxy fence. It orders earlier generic accesses before later accesses by bulk copies and tcgen05."""
     ptx.instr(f"fence.proxy.async.{space}" if space else "fence.proxy.async")
 
 

@@ -82,7 +82,7 @@ class SizeRecord(ScalarRecord, frozen=True, tag="size"):
 
 
 class TensorMapRecord(ParameterRecord, frozen=True, tag="tensor_map"):
-    """A tensor map, which each launch encodes."""
+    """A tensor map that each launch encodes."""
 
     array: str
     start_bytes: Number

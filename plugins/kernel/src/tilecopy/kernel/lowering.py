@@ -25,7 +25,7 @@ from .statements import LocatedStatement, Lowering
 
 @attrs.define(eq=False)
 class Description:
-    """The description of a kernel, which KernelBuilder records.
+    """The description of a kernel, as KernelBuilder recorded it.
 
     Attributes:
         written: the names of the arrays that it writes.

@@ -193,7 +193,7 @@ class ArrayParameter(Parameter):
 
     @classmethod
     def of(cls, buffer: Buffer, *, written: bool) -> ArrayParameter:
-        """Return the parameter of a global buffer, which must have one stride per dimension."""
+        """Return the parameter of a global buffer. The buffer must have one stride per dimension."""
         return cls(buffer.name, buffer.shape, buffer.layout.strides, buffer.dtype, buffer.align_bytes, written)
 
     @property
@@ -252,7 +252,7 @@ class ArrayParameter(Parameter):
             )
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the address."""
+        """Return the address as 8 bytes."""
         return binding.addresses[self.name].to_bytes(8, "little")
 
     def _where(self, binding: Binding) -> str:
@@ -333,7 +333,7 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
-        """Bind a value.
+        """Check a value against the bounds and the divisor, and bind it.
 
         Raises:
             LaunchError: the value is outside the declared bounds, or is not a multiple of the divisor.
@@ -479,7 +479,7 @@ class SizeParameter(NumberParameter):
         )
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind the size, which must be the same in every source."""
+        """Bind the size. All its sources must give the same value."""
         where = f"kernel {binding.kernel}, size {self.name}"
         sizes: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
@@ -548,7 +548,7 @@ class ComputedParameter(Parameter):
 
     @property
     def type(self) -> str:
-        """The type of an array of bytes. The length comes after the name."""
+        """The alignment and type of a byte array. In PTX, its length follows its name."""
         return f"align {self.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -564,7 +564,7 @@ class BytesParameter(ComputedParameter):
     numbers: tuple[Int, ...]
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the bytes that the function returns.
+        """Call the function, check the number of bytes that it returns, and return them.
 
         Raises:
             LaunchError: the function raises, or returns anything but ``size_bytes`` bytes.

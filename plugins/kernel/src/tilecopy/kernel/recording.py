@@ -56,7 +56,7 @@ LAUNCH_OPTIONS = ("grid", "stream", "device", "executor")
 
 
 class Recorder:
-    """A recorder of a kernel's description, which checks everything that is recorded."""
+    """A recorder of a kernel's description. It checks everything that it records."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._described = Description(name, threads)

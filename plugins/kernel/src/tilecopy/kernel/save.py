@@ -33,7 +33,7 @@ from .parameters import (
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
-    """Write a kernel into a folder, which is created if needed; see :meth:`BuiltKernel.save`."""
+    """Write a kernel into a folder. The folder is created if needed. See :meth:`BuiltKernel.save`."""
     where = Path(folder)
     record = record_of(kernel)
     try:
@@ -118,11 +118,11 @@ class _SymbolNames:
         return self._names[symbol]
 
     def texts(self, values: tuple[Int | None, ...]) -> Any:
-        """Return integers as expressions of names. Plain integers and None stay unchanged."""
+        """Return integers as Python expressions of symbol names. Plain integers and None stay unchanged."""
         return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
-        """Return the record of every symbol that has a name."""
+        """Return a record of each symbol that has a name: those of parameters, and those passed to :meth:`of`."""
         return tuple(
             schema.SymbolRecord(
                 name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register

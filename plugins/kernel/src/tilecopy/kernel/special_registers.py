@@ -29,7 +29,7 @@ def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
 
 
 def cluster_rank(count: int = 16) -> Int:
-    """Return the CTA's rank in its cluster, which has at most ``count`` CTAs."""
+    """Return the CTA's rank in its cluster of at most ``count`` CTAs."""
     return special_register("cluster_ctarank", count - 1) if count > 1 else 0
 
 

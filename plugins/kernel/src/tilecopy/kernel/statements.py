@@ -94,7 +94,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy, which is dispatched when the target is known.
+    """A statement for a tile copy. A variant is chosen when the target is known.
 
     If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops.
     """
@@ -288,11 +288,11 @@ class Action:
     write: Callable[[PtxBuilder], None]
 
     def describe(self) -> str:
-        """Return the name of the method that recorded it, such as ``barrier``."""
+        """Return the name of the method that recorded it, such as ``cta_sync``."""
         return self.name
 
     def lower(self, context: Lowering) -> None:
-        """Call the function, which writes the PTX."""
+        """Call the function that writes the PTX."""
         self.write(context.ptx)
 
 
