@@ -55,7 +55,7 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
-@click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority.")
+@click.option("--variant", help="Variant to use; an error if it declines. Default: by priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
@@ -114,7 +114,7 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="List only variants of this op. Default: both ops."),
+    click.option("--op", type=Choice("op", OPS), help="List only variants for copy or copy_async. Default: both."),
     click.option(
         "--target",
         "targets",
@@ -122,7 +122,7 @@ def plan_command(**copy: Any) -> Result:
         multiple=True,
         default=("sm_90a",),
         show_default=True,
-        help="Architecture to lower for. May be repeated.",
+        help="Architecture to lower for. Repeat the option to compare several.",
     ),
 )
 def compare_command(**copy: Any) -> Result:

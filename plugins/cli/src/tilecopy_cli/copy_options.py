@@ -77,7 +77,7 @@ _HOW = (
         help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
-    click.option("--variant", help="Variant to use; fail if it declines. Default: highest priority."),
+    click.option("--variant", help="Variant to use; an error if it declines. Default: by priority."),
 )
 
 

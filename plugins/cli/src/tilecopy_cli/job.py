@@ -18,7 +18,7 @@ from .npy import bytes_of
 
 @attrs.frozen
 class Job:
-    """The options of ``tilecopy run``, None where one is not given; ``pad`` is in elements per row."""
+    """The options of ``tilecopy run``. An option that is not passed is None. ``pad`` is in elements per row."""
 
     tile: tuple[int, int] = (128, 64)
     threads: int = 128

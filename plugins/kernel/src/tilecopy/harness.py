@@ -133,7 +133,7 @@ def element_storage(bits: int) -> tuple[str, int]:
 
 @frozen
 class HarnessCopy:
-    """A frozen record of the copy of a harness.
+    """A frozen record of the copy that a harness executes.
 
     Attributes:
         variant: the record of the variant that lowers it, or None if the dispatch chooses.

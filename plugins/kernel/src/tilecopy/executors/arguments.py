@@ -261,7 +261,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function from an array to the properties on which a launch depends and the address, or None if that would be slow."""
+    """Return a function that reads an array's address and the properties on which a launch depends, or None if that would be slow."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None

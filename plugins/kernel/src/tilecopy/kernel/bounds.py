@@ -286,7 +286,7 @@ class Bound:
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """Return the checks of a region, given the facts of its statement."""
+    """Return the checks that a region stays inside its buffer, given the facts that hold at its statement."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(

@@ -49,11 +49,11 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
         text = _text_of(where / schema.PTX_FILE)
     except OSError as error:
         raise LaunchError(
-            f"folder {short_repr(str(where))} does not contain a kernel of kernel.save: {short_repr(error.filename)}: {error.strerror}"
+            f"folder {short_repr(str(where))} does not contain a kernel that kernel.save wrote: {short_repr(error.filename)}: {error.strerror}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise LaunchError(
-            f"folder {short_repr(str(where))} does not contain a kernel of kernel.save: {error}"
+            f"folder {short_repr(str(where))} does not contain a kernel that kernel.save wrote: {error}"
         ) from error
     return kernel_of(record, text, short_repr(str(where / schema.RECORD_FILE)))
 
@@ -72,7 +72,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
         LaunchError: the record is not valid, has another format, or is not that of this text; the message has ``where``.
     """
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
-        raise LaunchError(f"{where} is not a launch record of kernel.save (its format is not {schema.FORMAT!r})")
+        raise LaunchError(f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
             f"{where}: format version must be {schema.FORMAT_VERSION}, got {short_repr(record.get('format_version'))}: "
@@ -89,7 +89,7 @@ def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
         raise
     except Exception as error:  # a file with a valid digest may have any content
         raise LaunchError(
-            f"{where} is not a valid launch record of kernel.save: {type(error).__name__}: {error}"
+            f"{where} must be a launch record that kernel.save wrote: {type(error).__name__}: {error}"
         ) from error
 
 
