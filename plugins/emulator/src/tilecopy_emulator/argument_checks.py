@@ -1,4 +1,4 @@
-"""Checks of what callers pass; none of them runs while a kernel runs."""
+"""Checks of the arguments that callers pass. None of them runs while a kernel runs."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SourceLocation:
     caller: SourceLocation | None = None
 
     def chain(self) -> list[SourceLocation]:
-        """Return this location and its callers, innermost first."""
+        """Return this location and the locations of its callers, innermost first."""
         places = [self]
         while (caller := places[-1].caller) is not None:
             places.append(caller)
@@ -106,7 +106,7 @@ class LineDirective:
 
 
 class LineTable:
-    """The source locations in a module's directives."""
+    """The source locations that the directives of a module declare."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
@@ -130,7 +130,7 @@ class LineTable:
                 self._names[label] = self._names.get(label, b"") + name_bytes
 
     def knows(self, label: str) -> bool:
-        """Return True if ``.section .debug_str`` has a label."""
+        """Return True if ``.section .debug_str`` contains the label ``label``."""
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:

@@ -264,7 +264,7 @@ def loads_strongly(instruction: Instruction) -> bool:
 
 @lru_cache(maxsize=32)
 def read_somewhere(program: Program) -> frozenset[str]:
-    """Return the registers that some instruction of a program reads."""
+    """Return the registers that at least one instruction of a program reads."""
     registers: set[str] = set()
     for instruction in program.instructions:
         registers.add(instruction.guard)

@@ -103,7 +103,7 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
 
 
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
-    """Check global bytes of a bulk copy: they must be aligned, a multiple of 16 bytes, and inside one array.
+    """Check the global bytes of a bulk copy: address and size must be multiples of 16, and all bytes inside one array.
 
     Args:
         machine: the machine whose step calls this.
@@ -112,7 +112,7 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
         size_bytes: number of bytes.
 
     Raises:
-        HazardError: they are not.
+        HazardError: the bytes break one of these rules.
     """
     one = np.array([lane])
     demand_bulk_size(machine, one, size_bytes)

@@ -128,7 +128,7 @@ def names_in(operand: Operand) -> tuple[str, ...]:
 
 @attrs.frozen(eq=False)
 class Instruction:
-    """One instruction.
+    """An instruction of a program.
 
     Attributes:
         line: 1-based line of the text.

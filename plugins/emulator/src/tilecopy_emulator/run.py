@@ -1,4 +1,4 @@
-"""The run of a whole grid: batches of clusters, with one machine per batch."""
+"""The execution of a whole grid in batches of clusters, with one machine per batch."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ class Mbarriers:
         self.machine.launch.version += 1
 
     def test(self, barrier: Mbarrier) -> bool:
-        """Complete the phase if nothing is pending; return True if it did."""
+        """Complete the phase if no arrivals and no bytes are pending. Return True if it is complete."""
         if barrier.pending or barrier.tx:
             return False
         machine = self.machine

@@ -125,7 +125,7 @@ class ShadowedMemory:
         self, shadow: ShadowMemory, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
         remember: bool = True, equal: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check accesses of cells, each by its actor, against earlier accesses.
+        """Check accesses to cells, each by an actor, against earlier accesses to the same cells.
 
         ``shadow``: has the stamps; ``cells``: 1-D; ``actors``: one per cell; ``strength``: of these accesses;
         ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later accesses are checked

@@ -1,4 +1,4 @@
-"""Instructions on registers only, from the tables in :mod:`..alu`; the parser puts parts of registers into the opcode."""
+"""The compiler of instructions on registers only, from the tables in :mod:`..alu`. The opcode has parts of registers (``h0@1``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tu
 
 
 def compile_arithmetic(instruction: Instruction, program: Program, table: Mapping[str, Sequence[Form]] = FORMS) -> Step:
-    """Return the step of an instruction from a table of forms."""
+    """Compile an instruction that matches a form in a table."""
     form, mode = _chosen(instruction, table)
     compute = form.build(mode)
     wider = instruction.opcode[0] == "cvt" and all(type in DECLARABLE for type in mode.types)

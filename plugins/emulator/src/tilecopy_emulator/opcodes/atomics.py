@@ -70,7 +70,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 def atomic_step(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
-    """Return the step of an atomic operation on adjacent elements, in global and in shared memory; ``readers``: of each operand."""
+    """Return the step of an atomic operation on adjacent elements in global or shared memory; ``readers``: one per operand and element."""
     size, count = access.bytes, len(readers[0])
 
     def update_of(values: list[Any]) -> Callable[..., Any]:

@@ -177,7 +177,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     if remote and state != "_":
         raise refuse(instruction, "an arrival on a shared::cluster address returns no state: write _ for it")
     if expects and len(operands) != 2:
-        raise refuse(instruction, "expected the number of bytes")
+        raise refuse(instruction, "expected an address and a number of bytes")
     write = writer(state, "u64", instruction, program)
     address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None

@@ -218,13 +218,13 @@ def _bulk_copy(
 
 
 def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
-    """Raise a hazard unless a number of bytes is valid for a bulk copy."""
+    """Raise a hazard unless ``count`` is a valid number of bytes for a bulk copy."""
     if count % 16 or count <= 0:
         machine.hazard("alignment", f"the size of a bulk copy must be a positive multiple of 16, got {count}", one)
 
 
 def row_of(values: Any, position: int) -> Any:
-    """Return the values of one lane from the values of several."""
+    """Return the row of one lane from the values of several lanes, or the only row if all lanes have the same values."""
     return values if values.shape[0] == 1 else values[position : position + 1]
 
 
@@ -248,7 +248,7 @@ def issue_copy(
     machine: Machine, one: Any, size: int, to: tuple[str, Any], source: tuple[str, Any], phase: Any, compute: Any,
     element: int, rank: int, *, kept: int | None = None,
 ) -> None:  # fmt: skip
-    """Check and start a bulk copy by one lane; without ``phase`` it belongs to the lane's bulk group.
+    """Check and start a bulk copy of one lane. Without ``phase``, the copy belongs to the lane's bulk group.
 
     ``kept``: for a copy to global memory, the mask of the bytes that are written of each 16; None for all.
     """
@@ -323,7 +323,7 @@ class Piece:
 
     @classmethod
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
-        """Return one piece in every copy."""
+        """Return a piece of ``size`` bytes at ``offsets`` in every copy of the cluster."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
@@ -333,7 +333,7 @@ class Piece:
         return Reads(machine.in_flight, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
-        """Return the shadow cells, and the thread of each."""
+        """Return the shadow cells of the pieces, and the thread that accesses each cell."""
         cells, cells_per_offset = machine.globals.cells(array, self.offsets, self.size)
         threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
         return cells, np.repeat(threads, cells_per_offset)
@@ -400,7 +400,7 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an operation after the checks of its accesses; it completes on an mbarrier, or in the lane's bulk group.
+    """Start an operation after the checks of its accesses. It completes on an mbarrier, or in the lane's bulk group.
 
     ``in_flight``: its reads of the array in its data; for the others see :class:`Operation`.
     """
@@ -418,7 +418,7 @@ def start_operation(
 
 
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
-    """Return the array of bytes at an address, which must be aligned to 16, and their offsets in it."""
+    """Return the array that contains bytes at 16-byte-aligned addresses, and their offsets in the array."""
     addresses = np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)
@@ -433,7 +433,7 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Return True for last writes to global memory that are not by the async proxy for the accessing thread or CTA."""
+    """Return the positions of last writes that need a proxy fence before an access by the async proxy."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
@@ -466,7 +466,7 @@ def check_proxy_global(
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Copy (or add) the bytes of an operation, in units of 16 or of a ``row``; ``kept``: their number per unit in global memory, if not all."""
+    """Copy (or reduce) the bytes of an operation, in units of 16 bytes or as a ``row``; ``kept``: bytes per unit in global memory, None for all."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]

@@ -20,7 +20,7 @@ from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count,
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return how to read an address operand, as unsigned bits of the width of its register."""
+    """Return a reader of an address operand, as unsigned bits of the width of its register."""
     if not isinstance(operand, Memory):
         raise refuse(instruction, "expected an address in brackets")
     base, offset = operand.base, operand.offset
@@ -40,7 +40,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
 
 
 def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return how to read a shared address; a generic address, if the opcode has no space, must point to shared memory."""
+    """Return a reader of a shared address. If the opcode has no space, the address is generic and must point to shared memory."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
@@ -57,7 +57,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """Return how to read a data address in a space; ``""`` is generic, or the space of a variable in the operand."""
+    """Return a reader of a data address in a space; ``""``: the generic space, or that of the variable in the operand."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -70,7 +70,7 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that makes a handler of a function of machine, lanes, opcode, and a reader (``=``: writer) per operand.
+    """Return a decorator that turns a function of machine, lanes, opcode, and a reader (``=``: writer) per operand into a handler.
 
     A role is a PTX type, or ``[shared]`` for an address in shared memory.
     """
@@ -93,7 +93,7 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """Return the registers of an operand, one or in braces."""
+    """Return the registers of an operand, which is one register or several in braces."""
     names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"expected {count} registers, got {len(names)}")
@@ -111,7 +111,7 @@ def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
 
 
 def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a load by an instruction's opcode, or by ``parts``."""
+    """Compile a load, described by the instruction's opcode or by ``parts``."""
     parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
@@ -131,7 +131,7 @@ def load(instruction: Instruction, program: Program, parts: Parts | None = None)
 
 
 def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a store by an instruction's opcode, or by ``parts``."""
+    """Compile a store, described by the instruction's opcode or by ``parts``."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
         raise refuse(instruction, f"a store must not be to .{parts.access.space}, which is read-only")
@@ -169,7 +169,7 @@ class _Several:
     access: AccessKind
 
     def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
-        """Return the lanes and addresses of all instructions."""
+        """Return the lanes and the addresses of all instructions of the group."""
         index, count = machine.index(lanes), len(self.offsets)
         base = machine.rows(machine.read(self.base, lanes), lanes)
         addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
@@ -186,7 +186,7 @@ class _Several:
 
 
 def several(instructions: list[Instruction], steps: list[Step], program: Program) -> Step:
-    """Return one step for consecutive loads or stores (see :func:`runs`)."""
+    """Return one step that executes several consecutive loads or stores (see :func:`runs`)."""
     loads = effect_of(instructions[0].opcode).kind == "load"
     parts = parts_of(instructions[0])
     places = [next(x for x in i.operands if isinstance(x, Memory)) for i in instructions]
@@ -238,7 +238,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
-    """Return the position and number of consecutive loads or stores that can be executed as one."""
+    """Return the position and length of each run of consecutive loads or stores that can be executed as one."""
     targets = set(program.labels.values())
     groups: list[tuple[int, int]] = []
     first, key = 0, None
@@ -269,7 +269,7 @@ def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...],
 
 
 def origins_of(lacking: Any, element: int) -> Any:
-    """Return the origins of adjacent registers per byte for :meth:`Machine.store`, from those of :meth:`Machine.sources`."""
+    """Return the origins of undefined bytes in a store of several registers, from the result of :meth:`Machine.sources`."""
     if lacking is None:
         return None
     parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
@@ -277,12 +277,12 @@ def origins_of(lacking: Any, element: int) -> Any:
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
-    """Return adjacent registers as bytes, shape ``(n or 1, C or 1, bytes)``."""
+    """Return the bytes of several registers, one after another, of shape ``(n or 1, C or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """Return adjacent values as bytes, see :func:`gather`."""
+    """Return the bytes of several values, one after another, see :func:`gather`."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))

@@ -24,7 +24,7 @@ PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 
 @attrs.frozen
 class Swizzle:
-    """A swizzle mode: the bytes of a row of its pattern, the rows of the pattern, and the XOR."""
+    """A swizzle mode: the bytes per row of its pattern, the number of rows, and the XOR of address bits."""
 
     span: int
     shift: int = 3
@@ -76,7 +76,7 @@ class Descriptor:
         return cls((word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, swizzle)
 
     def k_major(self, rows: int, units: int) -> Any:
-        """Return the addresses of units, ``(rows, units)``; the units of a row are adjacent in a swizzle, else the leading offset apart."""
+        """Return the addresses of units, ``(rows, units)``. The step along a row is 16 bytes with a swizzle, else the leading offset."""
         row, unit, swizzle = np.arange(rows)[:, None], np.arange(units), self.swizzle
         along = UNIT if swizzle.mask else self.leading
         return swizzle(self.start + row % 8 * swizzle.span + row // 8 * self.stride + unit * along)
@@ -102,13 +102,13 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
 
 
 def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Return the addresses of an operand's units, by its rows (M or N) and columns, in the order of :func:`matrix_of`."""
+    """Return the addresses of the 16-byte units of an operand (M or N rows, K columns), in the order of :func:`matrix_of`."""
     elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
     return descriptor.mn_major(rows // elems_per_unit, k) if mn_major else descriptor.k_major(rows, k // elems_per_unit)
 
 
 def widen(raw: Any, bits: int) -> Any:
-    """Return units of 16 narrow elements as bytes for the tensor core, with 4-bit elements in the middle bits."""
+    """Return 16 elements of ``bits`` bits per unit as bytes for the tensor core, with 4-bit elements in the middle bits."""
     return unpack(raw, bits) << (2 if bits == 4 else 0)
 
 
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Return the places and shared cells of an operand's units; check that they were written before each of some lanes."""
+    """Return the places and shadow cells of an operand's units. Check that they were written before the accesses of ``lanes``."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

@@ -37,7 +37,7 @@ def width_of(type: str) -> int:
 
 
 def demand_count(instruction: Instruction, *counts: int) -> None:
-    """Raise an error for an instruction with another number of operands."""
+    """Raise an error unless the number of operands of an instruction is one of ``counts``."""
     if len(instruction.operands) not in counts:
         wanted = " or ".join(map(str, counts))
         raise refuse(instruction, f"the instruction takes {wanted} operands, got {len(instruction.operands)}")
@@ -92,7 +92,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
 
 
 def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:  # noqa: C901, PLR0912 (one kind of operand after another)
-    """Return how to read a source operand as bits of a type.
+    """Return a reader of a source operand as bits of a type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
     type of the instruction; ``instruction``: for messages; ``program``: declares the registers and variables;
@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check that operands are the same in every copy before lanes wait, because waiting lanes do not execute again.
+    """Check that operands are the same in every copy of the cluster, before lanes wait: they do not execute the instruction again.
 
     Raises:
         CopiesDiverged: the operands differ.
@@ -178,7 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """Return how to write a result of a type to a register; a wider register gets it extended (``cvt``, ``ld``)."""
+    """Return a writer of results of a type to a register. A wider register gets the extended result (``cvt``, ``ld``)."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

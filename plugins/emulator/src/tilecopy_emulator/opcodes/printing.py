@@ -114,7 +114,7 @@ class _Arguments:
         self._machine, self._lane, self._at = machine, lane, address
 
     def take(self, code: str) -> Any:
-        """Return the next argument, by its code of :mod:`struct`; its offset is a multiple of its size."""
+        """Return the next argument, which has a format code of :mod:`struct`. Its offset is a multiple of its size."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
         raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))
@@ -122,7 +122,7 @@ class _Arguments:
         return struct.unpack(f"<{code}", raw)[0]
 
     def text(self) -> str:
-        """Return the string at the address that is the next argument."""
+        """Return the string to which the next argument points."""
         return _text_at(self._machine, self._lane, self.take("Q"))
 
 

@@ -70,7 +70,7 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Return for each element ``(groups, rows, columns)`` the value of its register ``(registers, groups, threads)``."""
+        """Return the origin of each element, ``(groups, rows, columns)``, from those of registers, ``(registers, groups, threads)``."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
@@ -82,7 +82,7 @@ class Fragment:
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return the thread and element of each place of an array, row by row, from extents with a step over each."""
+    """Return the thread of each array element in row-major order, and its number in the thread; ``steps``: extent and the two steps per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -100,17 +100,17 @@ def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Frag
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of A or (as N x K) B, whose runs are registers. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
+    """Return the fragment of A, or of B as N x K. Each run of elements fills one register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
     return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
 
 
 def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of C and D, whose runs are two elements."""
+    """Return the fragment of C and D. Each run has two elements."""
     return _fragment(rows, columns, type, warps, 2)
 
 
 def values_of(words: Any, type: str) -> Any:
-    """Return the values of packed words, as float64, along a new last axis."""
+    """Return the values of the elements packed in words, as float64, along a new last axis."""
     bits = ELEMENT_BITS[type]
     words = np.ascontiguousarray(words)[..., None]
     if bits < 8:
@@ -140,7 +140,7 @@ def _byte_floats(type: str) -> Any:
 def product(
     a: Any, b: Any, c: Any, type: str, *, direction: str = "rn", saturate: bool = False, xor: bool = False
 ) -> Any:
-    """Return the bits of ``a @ b.T + c`` in a type.
+    """Return ``a @ b.T + c``, as bits of a type.
 
     ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
     ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether integers

@@ -161,7 +161,7 @@ def _demand_alike(vector: Braces, instruction: Instruction, program: Program) ->
 
 
 def demand_together(program: Program) -> None:
-    """Raise an error for a kernel with tcgen05 of two CTA groups, or with more than 48 KiB of static shared memory."""
+    """Raise an error for a kernel that uses both CTA groups of tcgen05, or more than 48 KiB of static shared memory."""
     named = {name for i in program.instructions for operand in i.operands for name in names_in(operand)}
     static = sum(var.bytes for var in program.variables if var.space == "shared" and var.name in named)
     if static > MOST_STATIC_BYTES:

@@ -68,7 +68,7 @@ _OWN += (printing, copies, tensor_memory, tensor_products, wgmma)
 
 @attrs.frozen(eq=False)
 class Package:
-    """A loaded entry point of the group.
+    """A loaded entry point of the group ``tilecopy.instructions.v1``.
 
     ``name``: of the entry point; ``owner``: the distribution that declares it, and its version; ``table``: its handlers
     by prefix; ``reason``: why it is ignored, or "".
@@ -89,7 +89,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """Return the entry points of other packages, or those of this one (``own``), by name; the first call imports them."""
+    """Return the entry points of other packages, or those of this package if ``own``, by name. The first call imports them."""
     from tilecopy_core.registry import load_unique
 
     entries = []
@@ -188,7 +188,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
                 break
     aside = [f"'{package.name}': {package.reason}"[:_MOST_TOLD_CHARACTERS] for package in packages() if package.reason]
     if aside:
-        more = f"; and {len(aside) - _MOST_TOLD} more: tilecopy doctor" if len(aside) > _MOST_TOLD else ""
+        more = f"; and {len(aside) - _MOST_TOLD} more: run tilecopy doctor" if len(aside) > _MOST_TOLD else ""
         refusal.args = (f"{refusal}; ignored: instructions of entry point {'; '.join(aside[:_MOST_TOLD])}{more}",)
     raise refusal
 
@@ -237,7 +237,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
 
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
-    """Return a step for each instruction, and the number of instructions that it covers."""
+    """Return a step for each instruction, and the number of instructions that each step executes."""
     steps, in_ptx = [], {"": instruction_of("ret")}
     for instruction in program.instructions:
         needed = in_ptx.get(instruction.spelled)

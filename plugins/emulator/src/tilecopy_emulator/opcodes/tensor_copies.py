@@ -56,7 +56,7 @@ class _Where:
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Yield the position and number of each lane, its map, and its box."""
+        """Yield for each lane its position, the lane as an array of one, its tensor map, and its box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
@@ -114,11 +114,11 @@ class _Box:
 
     @property
     def where(self) -> tuple[str, Any]:
-        """The address of each unit for observers; for a unit outside the tensor, the array's first."""
+        """The address of each unit, for observers. For a unit outside the tensor, it is the address of the array."""
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
-        """Return the bytes inside the tensor as pieces, by their number per unit."""
+        """Return the bytes inside the tensor as pieces, one for each number of such bytes per unit."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
         kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()

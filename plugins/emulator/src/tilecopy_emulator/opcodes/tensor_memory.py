@@ -128,7 +128,7 @@ class TensorMemory:
         return memory
 
     def expand(self, copies: int, shift: int, made: dict[tuple[int, int], Operation]) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the tensor memory for :meth:`Machine.expand`."""
         machine = self.machine
         ctas, lanes = machine.unit_ctas // copies, machine.units // copies
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
@@ -175,11 +175,11 @@ class TensorMemory:
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
     def where(self, cell: int) -> str:
-        """Return the name of a cell."""
+        """Return the lane and column of a cell, for messages."""
         return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
 
     def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
-        """Check that columns (and lanes) are allocated."""
+        """Raise a hazard unless lanes and columns of tensor memory are in one allocation."""
         for span in self.allocated.get(cta, []):
             if span.base <= first and last < span.base + span.columns and rows[0] >= 0 and rows[1] < LANES:
                 return
@@ -199,7 +199,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return the judge of accesses by unit lanes (one each); ``after``: stamps of earlier accesses that are ordered."""
+        """Return the judge of accesses by lanes of the machine; ``after``: stamps of earlier accesses that are known to be ordered."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -232,7 +232,7 @@ class TensorMemory:
         self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
     ) -> None:  # fmt: skip
-        """Check and record an access by a warp (or thread) to cells; ``after``: stamps that are ordered before a new product."""
+        """Check and record an access to cells by a warp or a thread; ``after``: stamps of accesses that precede a new product."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -299,7 +299,7 @@ class TensorMemory:
             machine.hazard("tensor", what, np.array([cta * machine.threads]), at=allocation.at)
 
     def finish(self) -> None:
-        """Check all CTAs at the end."""
+        """Check at the end of the run that all tensor memory was deallocated."""
         for cta in self.allocated:
             self.end_cta(cta)
 
@@ -387,7 +387,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
             have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
-            machine.hazard("tensor", f"no allocation of {size} columns at {base}; allocated: {have}", one)
+            machine.hazard("tensor", f"{size} columns at {base} are not an allocation; allocated: {have}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got those of another warp", one)
         cells = _columns(cta, base, size)
@@ -493,7 +493,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
 
 
 def result_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the key of an operation's D: its first cell and extents; () for a copy."""
+    """Return a key for the matrix D of an operation: its first cell and its extents, or () for a copy."""
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 

@@ -60,7 +60,7 @@ class _MmaKind:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _MmaKind:
-        """Return the fields after their checks."""
+        """Return the fields of an instruction descriptor, after their checks."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
@@ -70,7 +70,7 @@ class _MmaKind:
         step = 8 if m == 64 and not integers else 16
         for wrong, what in (
             (word & _RESERVED, "a bit is set that must be zero in a dense product"),
-            (not (a and b and d), f"{kind} does not have the type of A, B or D"),
+            (not (a and b and d), f"{kind} does not support the type of A, B or D"),
             (d == "f16" and "bf16" in (a, b), "D must not be f16 if A or B is bf16"),
             (m not in wanted, f"M must be {' or '.join(map(str, wanted))}, got {m}"),
             (not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))), f"N is {n}"),
@@ -84,7 +84,7 @@ class _MmaKind:
         return cls(m // group, n, k, a, b, d, signs, (bool(bits[3]), bool(bits[4])), bool(bits[0]))
 
     def cells(self, cta: int, taddr: int, columns: int) -> Any:
-        """Return the cells of rows of tensor memory from an address on: ``(rows, columns)``."""
+        """Return the cells ``(rows, columns)`` of a matrix that begins at an address of tensor memory."""
         row = np.arange(self.m)
         lane = row if self.m == 128 else row % 16 + 32 * (row // 16)
         return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)

@@ -33,7 +33,7 @@ class _Group:
     mask: Any
 
     def table(self, values: Any, fill: Any) -> Any:
-        """Return values of shape ``(n, copies)`` as ``(sets, 32, copies)``."""
+        """Return values of shape ``(n, copies)`` as a table ``(sets, 32, copies)``, with ``fill`` for other lanes."""
         table = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
         table[self.group, self.lane] = values
         return table

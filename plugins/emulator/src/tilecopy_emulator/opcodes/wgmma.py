@@ -68,7 +68,7 @@ class Warpgroups:
         return warpgroups
 
     def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the products for :meth:`Machine.expand`."""
         self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
         self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
@@ -83,7 +83,7 @@ class Warpgroups:
                 self.in_flight.append(new)
 
     def column(self, first: int) -> tuple[int, int]:
-        """Return the CTA of the warpgroup of a lane, and the warpgroup's column in its rows."""
+        """Return the CTA of a lane's warpgroup, and the warpgroup's column in the CTA's clock rows."""
         machine = self.machine
         key = int(machine.cta_of[first]), first % machine.threads // WARPGROUP
         if key not in self.columns:
@@ -122,7 +122,7 @@ class Warpgroups:
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Check and record a use of registers of products by another instruction."""
+        """Check and record that another instruction uses registers of products."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:

@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """Return the position of a body's tokens, which are split on demand; ``at``: that of its brace in the module."""
+        """Return the position of a body's tokens, and split the body at the first call; ``at``: where its brace is in the module."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -135,7 +135,7 @@ class Cursor:
             self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
-        """Skip the strings of ``.pragma``, of which one needs PTX ISA 8.3."""
+        """Skip the strings of ``.pragma``. The string ``used_bytes_mask`` needs PTX ISA 8.3."""
         texts = [self.expect("string", "a string")]
         while self.accept(","):
             texts.append(self.expect("string", "a string"))
@@ -162,12 +162,12 @@ class Cursor:
         return self.text[first.start : self.tokens[self.at - 1].end]
 
     def skip_past(self, kind: str) -> None:
-        """Skip everything up to and including a token of a kind."""
+        """Skip all tokens up to and including the next token of a kind."""
         while self.advance().kind != kind:
             pass
 
     def skip_braces(self) -> None:
-        """Skip a block in braces; braces of operands must be closed in their statement."""
+        """Skip a block in braces. Braces of operands must be closed before the semicolon of their statement."""
         operands: set[int] = set()
         opened = [self.expect("{")]
         while opened:

@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """Return the meaning of a name in this or the nearest enclosing scope, by one of the tables; None if it has none."""
+        """Return what a name means in this scope or the nearest enclosing one, according to ``table``, or None."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -146,12 +146,12 @@ class Definitions:
         self.version = self.declared_version = (0, 0)
 
     def code_address(self, name: str) -> int:
-        """Return the address of a function, which is outside all state spaces."""
+        """Return the address of a function. The address is outside all state spaces."""
         return CODE_BASE + 16 * list(self.functions).index(name)
 
 
 class Expansion:
-    """The expansion of one entry and the functions that it calls to instructions."""
+    """The expansion of one entry, and of the functions that it calls, into instructions."""
 
     def __init__(self, module: Definitions, cursor: Cursor) -> None:
         self.module, self.c = module, cursor

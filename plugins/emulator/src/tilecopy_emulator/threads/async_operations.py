@@ -51,7 +51,7 @@ def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
 
 @attrs.define(eq=False)
 class Operation:
-    """One operation in flight.
+    """An asynchronous operation in flight.
 
     Attributes:
         kind: its name in messages.
@@ -98,7 +98,7 @@ class Operation:
 
     @property
     def actor(self) -> int:
-        """The actor of the operation in shadows."""
+        """The number that identifies the operation as an actor in stamps."""
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:
@@ -106,11 +106,11 @@ class Operation:
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
     def describe(self, lane: int = -1) -> str:
-        """Return a description with the line and a lane, by default the first that issued it."""
+        """Return a description with the PTX line and a lane, by default the first lane that issued the operation."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
         line = self.machine.program.instructions[self.at].line
         return f"an asynchronous copy ({self.kind} of PTX line {line}, {who})"
 
 
 def completes_late(operation: Operation) -> None:
-    """Complete an operation whose bytes are moved by another one."""
+    """Do nothing: a later wait or commit completes the operation and moves its bytes."""

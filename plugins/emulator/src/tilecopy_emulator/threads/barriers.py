@@ -54,7 +54,7 @@ class Barriers:
         """CTA whose threads met at a barrier by different instructions -> lane -> its last instruction."""
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the barriers for :meth:`Machine.expand`."""
         order, first = self.machine.order, self.machine.first
         named, clusters = self.named, self.clusters
         self.mixed = {
@@ -236,7 +236,7 @@ class Barriers:
             raise launch.first_error
 
     def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
-        """Return the arguments of :meth:`Hazard.behind` if two threads last met at a barrier by different instructions."""
+        """Return arguments for :meth:`Hazard.behind` if two threads passed their last barrier at different instructions, else None."""
         first = self.machine.first * self.machine.threads
         places = self.mixed.get((mine - first) // self.machine.threads, {})
         mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)
@@ -271,7 +271,7 @@ class Barriers:
                 machine.hazard("barrier", f"a warp must reach this barrier as a whole, got {come}", members)
 
     def exit_lanes(self, ending: Any) -> None:
-        """Complete barriers of all threads that waited only for lanes that exited."""
+        """Complete the barriers of all threads that waited only for lanes that now exit."""
         machine = self.machine
         ctas = set(machine.cta_of[ending].tolist())
         for (cta, _), state in self.named.items():

@@ -35,7 +35,7 @@ class Reads:
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return the reads of one copy of the batch; ``owner`` has its operation."""
+        """Return the reads of one copy of the cluster; ``owner``: the operations in flight of its machine."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
@@ -66,7 +66,7 @@ class GlobalArray:
         self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
-        """Start to save pages in a journal before their first write, as pairs of a view and a copy."""
+        """Start a journal, which saves each page before its first write as a pair of a view and a copy."""
         self.journal = journal
         self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
 
@@ -82,7 +82,7 @@ class GlobalArray:
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
-        """Return a name for bytes of the array."""
+        """Return a text for bytes of the array, such as ``x bytes 4 to 7``."""
         return bytes_of(self.name, first, size)
 
 
@@ -102,7 +102,7 @@ class GlobalMemory:
     def add(
         self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global", first_bytes: int = 0
     ) -> int:
-        """Map a flat uint8 array, and return the address of its first element, ``first_bytes`` after its first byte.
+        """Map a flat uint8 array. Return the address of its first element, which is ``first_bytes`` after its first byte.
 
         Two arrays over the same bytes have one address.
         """
@@ -158,7 +158,7 @@ class GlobalMemory:
         return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
-        """Return the memory with the arrays as in ``kept``, without recorded accesses."""
+        """Return a new memory with the contents of the arrays from ``kept``, and without recorded accesses."""
         new = GlobalMemory()
         for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:

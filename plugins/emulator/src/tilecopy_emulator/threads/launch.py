@@ -80,7 +80,7 @@ class Lock:
 
 @attrs.define(eq=False)
 class HistoryEntry:
-    """A value of a strong write: the bytes (a row per copy), the writer, the time, and the released clock."""
+    """A record of a strong write: the bytes (a row per copy), the writer, the time, and the released clock."""
 
     raw: Any
     key: int
@@ -91,7 +91,7 @@ class HistoryEntry:
 
 @attrs.frozen
 class RaceQuery:
-    """The earlier access of a race, whose instruction a second run looks for, because a stamp has no instruction.
+    """The earlier access of a race. A second run looks for its instruction, because a stamp does not name an instruction.
 
     ``memory``: base of an array, or ``~first`` of the machine with the shared memory; ``cell``: of its shadow;
     ``stamp``: actor, time and strength, see shadow.py; ``writes``: whether it writes.
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error, and the access that a second run looks for; only the first of many equal ones are kept."""
+        """Record the hazard of an error, and the access that a second run looks for. Of many equal hazards, keep only the first."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))

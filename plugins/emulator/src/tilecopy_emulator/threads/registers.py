@@ -69,7 +69,7 @@ class Registers(Threads):
         return [self.report(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
-        """Return a register as unsigned bits, shape ``(n or 1, C or 1)``."""
+        """Return the values of a register as unsigned bits, of shape ``(n or 1, C or 1)``."""
         group = lanes is self.lanes and lanes is not FULL
         if group:
             values = self.recent.get(name)
@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise the hazard for the use of undefined bits; for origins see :data:`..memory_model.access.REGISTER`."""
+        """Raise the hazard of a use of undefined bits; ``origins``: see :data:`..memory_model.access.REGISTER`."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -146,7 +146,7 @@ class Registers(Threads):
             self.trial = -1
 
     def sources(self, readers: Sequence[Any], lanes: Lanes) -> tuple[list[Any], Any]:
-        """Return the sources of an instruction that passes undefined bits on.
+        """Return the source operands of an instruction that propagates undefined bits to its results.
 
         Returns:
             Their values, and None or (if some are undefined) the bits and origins of :meth:`peek` for each of them.
@@ -192,7 +192,7 @@ class Registers(Threads):
         self.recent.clear()
 
     def write(self, name: str, lanes: Lanes, values: Any) -> None:
-        """Set a register, and truncate values to its width; arrays from callers or for callers are never changed."""
+        """Set a register to values truncated to its width. Arrays that callers pass or receive are not modified."""
         if name == "_":
             return
         type = REGISTER_TYPES[self.program.register_bits[name]]
@@ -228,7 +228,7 @@ class Registers(Threads):
             defined[lanes] = True
 
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
-        """Set registers if the whole running group executes; return True if it does.
+        """Set registers if the whole running group executes the instruction. Return True if it does.
 
         ``names``: registers, as wide as the elements; ``lanes``: that execute; ``elements``: of shape (accesses, lanes,
         copies, length of the vector).
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Return registers that the running group has cached, stacked; None if one is not cached."""
+        """Return the stacked values of registers that the running group has cached, or None if one is not cached."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)

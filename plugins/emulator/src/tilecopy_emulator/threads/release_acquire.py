@@ -37,7 +37,7 @@ class ReleaseAcquire:
         self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
 
     def expand(self, copies: int, unit: int, unit_bytes: int) -> None:
-        """See :meth:`Machine.expand`."""
+        """Replicate the fences and clocks for :meth:`Machine.expand`."""
         self.fenced, self.strength = np.tile(self.fenced, copies), np.tile(self.strength, copies)
         first, ctas = self.machine.first, self.machine.unit_ctas // copies
         shared, heard = self.shared, self.heard
@@ -101,7 +101,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Join the clocks of the last strong writes to places that were read, or of ``older`` ones, see :meth:`delay`."""
+        """Join the clocks of the last strong writes to places that were read, or of the ``older`` writes that :meth:`delay` returned."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -313,7 +313,7 @@ class ReleaseAcquire:
             history[-1].carries = location
 
     def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Mapping[int, Location | None]:
-        """Let a strong read return an older value than the last, if no later one happens before it.
+        """Let a strong read return an older value than the last one, unless a later write happens before the read.
 
         A polling loop reads an older value once. Only programs that depend on the schedule notice it. This changes ``raw``.
 

@@ -26,12 +26,12 @@ TURNS = 64
 
 
 class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
-    """Copies differ in a value that must be the same in all."""
+    """The copies of a cluster differ in a value that must be the same in all of them."""
 
 
 @attrs.frozen(eq=False)
 class Blocked:
-    """The reason why a machine cannot continue alone; a call raises the hazard."""
+    """The reason why a machine cannot continue alone; ``raise_hang`` raises its hazard."""
 
     raise_hang: Callable[[], NoReturn]
 
@@ -108,7 +108,7 @@ class Threads:
         return self.units if lanes is FULL else len(lanes)
 
     def index(self, lanes: Lanes) -> Any:
-        """Return the numbers of lanes in the unit."""
+        """Return the numbers of lanes as an array."""
         return self.ids if lanes is FULL else lanes
 
     def rows(self, values: Any, lanes: Lanes) -> Any:
@@ -138,7 +138,7 @@ class Threads:
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
-        """Raise CopiesDiverged if there are several copies, because threads of different clusters are ordered next."""
+        """Raise CopiesDiverged if one cluster represents several: the caller is about to order threads of different clusters."""
         if self.copies > 1:
             raise CopiesDiverged
 
@@ -231,7 +231,7 @@ class Threads:
             self.launch.notes.append(text)
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
-        """Return the current instruction, or the one at a place of the program; of several in one step, that of the lane."""
+        """Return the current instruction, or the one at ``at``. If one step executes several instructions, return that of the lane."""
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
@@ -245,7 +245,7 @@ class Threads:
             self.settled = self.stale = True
 
     def park(self, lanes: Lanes, status: int, *, again: bool = False) -> None:
-        """Let lanes wait, past the current instruction or (``again``) at it."""
+        """Suspend lanes. They continue after the current instruction, or execute it again if ``again``."""
         self.settle()
         lanes = self.index(lanes)
         self.status[lanes] = status
@@ -267,13 +267,13 @@ class Threads:
             self.stale = True
 
     def warp_bits(self, lanes: Any) -> Any:
-        """Return the bit mask of some lanes for each warp of the unit."""
+        """Return a bit mask for each warp of the machine, with the bits of ``lanes`` set."""
         bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
         np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
         return bits
 
     def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
-        """Return the lanes whose whole mask has reached this instruction; the others wait.
+        """Return the lanes for which all lanes in their mask have reached this instruction. The other lanes wait.
 
         ``lanes``: that arrive now; ``mask``: the mask of each (1-D, the same in every copy); ``anywhere``: whether the
         same kind of instruction with the same mask elsewhere also counts.
@@ -363,7 +363,7 @@ class Threads:
         raise AssertionError("not waiting")
 
     def whole_warpgroups(self, lanes: Lanes) -> Lanes:
-        """Return the lanes whose whole warpgroup has reached this instruction; the others wait."""
+        """Return the lanes whose whole warpgroup has reached this instruction. The other lanes wait."""
         lanes = self.whole_warps(lanes)
         index = self.index(lanes)
         if not len(index):
@@ -390,13 +390,13 @@ class Threads:
         return ready_lanes
 
     def whole_warps(self, lanes: Lanes) -> Lanes:
-        """Return the lanes whose whole warp has reached an instruction with .aligned; the others wait."""
+        """Return the lanes whose whole warp has reached an instruction with .aligned. The other lanes wait."""
         if lanes is FULL:
             return lanes
         return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
     def demand_full_warps(self, lanes: Lanes, what: str) -> Any:
-        """Raise a hazard unless all 32 threads of each warp are present; return their lanes."""
+        """Raise a hazard unless all 32 threads of each warp execute the instruction. Return their lanes."""
         self.demand_whole_warps(lanes)
         index = self.index(lanes)
         if len(index) % 32 or (self.lane[index, 0] != np.arange(len(index)) % 32).any():
