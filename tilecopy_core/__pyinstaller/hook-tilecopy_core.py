@@ -1,4 +1,4 @@
-"""A PyInstaller hook: it bundles each installed distribution that declares an entry point of tilecopy."""
+"""A PyInstaller hook that bundles each installed distribution with an entry point of tilecopy."""
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy_metadata
 

@@ -60,7 +60,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return a reason that names the first required option missing in a request, and the names of all; or None and ()."""
+    """Return a reason that names the first missing required option, and the names of all missing ones; or None and ()."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
@@ -84,7 +84,7 @@ def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
     why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
-    advice = "declare bounds of scalars or a static grid that keep it inside, or copy edge tiles with a variant that masks them"
+    advice = "declare bounds of scalars or a static grid that keep the region inside, or copy edge tiles with a variant that masks them"
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
@@ -111,9 +111,7 @@ def single_thread(request: CopyRequest) -> str | None:
     count = active.count()
     if count is None and active.cta_threads is not None:
         around = active.undecided or active.deciding[0][0]
-        return (
-            f"exactly one thread must reach the copy, but the enclosing condition '{around}' is not proved to leave one"
-        )
+        return f"exactly one thread must reach the copy, but the enclosing condition '{around}' is not proved to be true in only one"
     if count is not None and count != 1:
         return f"exactly one thread must reach the copy, but {count} do; put it inside if_(thread_id() == 0)"
     return None
@@ -147,7 +145,7 @@ def relaxed_to_global(request: CopyRequest) -> str | None:
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the mbarrier of option ``mbar`` (of a buffer, its first element), or None if the option is not given."""
+    """Return the region of option ``mbar`` (the first element of a buffer), or None if the option is not given."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 

@@ -129,7 +129,7 @@ Verdict = Accept | Decline
 
 @frozen
 class Option:
-    """A frozen record of one option of a variant; dispatch rejects other values before it calls a hook.
+    """A frozen record of one option of a variant. Dispatch rejects values of other types before it calls a hook.
 
     Raises PluginError where a field is malformed.
 
@@ -167,7 +167,7 @@ class Option:
             raise PluginError(f"Option {self.name}: default {short_repr(self.default)} is not allowed, because {rule}")
 
     def fits(self, value: object) -> bool:
-        """Return whether a value is of one of the types; an integer has at most 64 bits."""
+        """Return whether a value has one of the types. An integer must also fit in 64 bits."""
         if isinstance(value, int) and value.bit_length() > 64:
             return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
@@ -228,7 +228,7 @@ class Variant:
         default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
     )
     completion_steps: tuple[str, ...] = _field(
-        "a non-empty tuple of strings, the caller's steps after the copy (required for a completion of the variant's own)",
+        "a non-empty tuple of strings, the caller's steps after the copy (required for a completion that tilecopy does not define)",
         lambda value: _are_texts(value) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
@@ -243,7 +243,7 @@ class Variant:
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
-                f"Variant {self.name!r}: the names of options must be unique and not parameters of every copy, got {twice[0]!r}"
+                f"Variant {self.name!r}: option names must be unique and must not be names of copy parameters, got {twice[0]!r}"
             )
 
     def why_unusable(self) -> str | None:
@@ -405,7 +405,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The most 32-bit registers of a thread: 255, or fewer if the CTAs of an SM must share its 65,536."""
+        """The largest number of 32-bit registers per thread: 255, or fewer if the CTAs of an SM share its 65,536 registers."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
@@ -425,7 +425,7 @@ class CopyRequest:
         return self.options.get(RELAXED.name) is True
 
     def side_in(self, space: str) -> Region:
-        """Return the operand in a memory space; of two the destination."""
+        """Return the operand in a memory space, or the destination if both are in it."""
         return self.dst if self.dst.buffer.space == space else self.src
 
 
@@ -471,7 +471,7 @@ def why_invalid(request: CopyRequest) -> str | None:
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Return why two coordinates of a region may have the same address, or None; symbolic strides count as the largest."""
+    """Return why two coordinates of a region may have the same address, or None. Symbolic strides are assumed to be the largest."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
@@ -501,7 +501,7 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Return why a start or a layout is not the same in all threads of the scope, which copy one box together; or None."""
+    """Return why a start or a layout may differ between the threads of the scope, so that they copy different boxes, or None."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):

@@ -24,7 +24,7 @@ _CTA_THREADS = integer_in(1, MAX_CTA_THREADS)
 
 @frozen(repr=False)
 class Scope:
-    """A frozen record of the threads that do one copy together: their number, and thread, warp, warpgroup, cta or cluster."""
+    """A frozen record of the threads that do one copy together. ``kind`` is thread, warp, warpgroup, cta or cluster."""
 
     kind: str = attrs.field(validator=one_of("thread", "warp", "warpgroup", "cta", "cluster"))
     threads: int = attrs.field(validator=integer_in(1, 16 * MAX_CTA_THREADS))
@@ -68,7 +68,7 @@ def cta(threads: int) -> Scope:
 
 @lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
-    """Return the thread's index in its CTA, bounded by the CTA's size where it is known."""
+    """Return the thread's index in its CTA, bounded by the CTA's size if it is known."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
@@ -83,7 +83,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return an integer's or condition's value in each thread of a CTA; RequestError unless it depends only on the thread's index."""
+    """Return the value of an integer or condition in each thread of a CTA. It must depend only on the thread's index."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
@@ -107,7 +107,7 @@ def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
 
 
 def differs_within(value: Int, scope: Scope) -> bool:
-    """Return whether an integer may have different values in two threads of one warp, warpgroup or CTA, as the scope says."""
+    """Return whether an integer may differ between two threads of the same scope, such as two lanes of a warp."""
     if scope.kind == "thread" or not _may_differ(value):
         return False
     symbols = symbols_of(value)
@@ -183,7 +183,7 @@ class ActiveThreads:
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Return why some threads of a scope may be active and others not, with the axis along which they differ; else None."""
+        """Return why only some threads of a scope may be active, with the axis along which they differ, or None."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:

@@ -11,7 +11,7 @@ from .request import CopyRequest
 
 
 def in_bytes(request: CopyRequest) -> CopyRequest | None:
-    """Return the equal request with both sides as uint8, or None if there is none or the elements are whole bytes already.
+    """Return the equivalent request with both sides as uint8, or None if there is none or elements are already whole bytes.
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
@@ -56,7 +56,7 @@ def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int
     if divisor_of(start) % per_byte or extent % per_byte:
         if not around or isinstance(start, Expr):
             raise LayoutError(
-                f"dimension {dim} of {region} must start and end at multiples of {per_byte} elements, which share a byte"
+                f"dimension {dim} of {region} must start and end at multiples of {per_byte} elements, because they share a byte"
             )
         phase = start % per_byte
     place = sum(extent > 1 for extent in extents[:dim])

@@ -45,7 +45,7 @@ STATIC_SHARED_LIMIT_BYTES = 48 * 1024
 
 @frozen(repr=False, cache_hash=True)  # tables of what targets have look them up
 class Target:
-    """A frozen record of an architecture to lower for, such as ``sm_90a``, whose ``arch`` is 90.
+    """A frozen record of an architecture to lower for. The target ``sm_90a`` has the ``arch`` 90.
 
     The ``suffix`` is ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
     """

@@ -49,7 +49,7 @@ class Note:
 
 @frozen(eq=False, repr=False)
 class Plan:
-    """The result of a dispatch, which can be copied and pickled.
+    """The result of a dispatch. It can be copied and pickled.
 
     The chosen ``variant`` is given by its name, its ``priority`` (and what set it, ``priority_origin``: "" for the variant
     itself), the ``package`` that it comes from (a distribution with its
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def declined(self) -> dict[str, str]:
-        """The reason why each other variant was not chosen, by its name."""
+        """The reasons why the other variants were not chosen, by variant name."""
         return {outcome.name: outcome.reason for outcome in self.outcomes}
 
     @property
@@ -115,7 +115,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. The variant is looked up by name in ``registry``, by default the process's.
+        """Write the copy's instructions to ``ptx``. The variant is looked up by name in ``registry``, by default that of the process.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.

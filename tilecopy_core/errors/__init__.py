@@ -100,7 +100,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message: printable, on one line, shortened, without addresses; it never raises an error."""
+    """Return the repr of a value for a message: one short, printable line without addresses. It never raises an error."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
@@ -152,14 +152,14 @@ class Validator:
         self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is valid; a value whose check raises an error is not."""
+        """Return whether a value is valid. It is not valid if its check raises an error."""
         try:
             return bool(self._fits(value))
         except Exception:  # an object's own
             return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
-        """Return the value; an integer of NumPy or another framework is converted to an int.
+        """Return the value. An integer of NumPy or another framework is converted to an int.
 
         Raises:
             error: the value is not valid; the message has ``where``, the name, the rule and the value.
@@ -195,7 +195,7 @@ def integer_in(low: int, high: int) -> Validator:
 
 
 def one_of(*words: str) -> Validator:
-    """Return a validator that accepts some names."""
+    """Return a validator that accepts the names in ``words``."""
     return Validator(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 

@@ -1,4 +1,4 @@
-"""The lock for imports and loading in a process; a fork waits for it."""
+"""The lock that a process holds while it imports modules or loads plugins and kernels. A fork waits for it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["Condition", "RunTime"]
 
 
 class RunTime:
-    """The base class of symbolic integers and run-time values; operators that a subclass does not define raise an error.
+    """The base class of symbolic integers and run-time values. Operators that a subclass does not define raise an error.
 
     ``has`` is the start of the error's message, which says which operators are supported.
     """

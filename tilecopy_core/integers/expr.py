@@ -215,7 +215,7 @@ def is_int_like(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value; an integer of NumPy or another framework is converted to an int."""
+    """Return a value. An integer of NumPy or another framework is converted to an int."""
     if type(value) is int or isinstance(value, Expr):
         return value
     number = integer(value)
@@ -327,7 +327,7 @@ def _positive(left: Int, op: str, right: Int) -> int:
 
 
 def floordiv(left: Int, right: Int) -> Int:
-    """Return ``left // right`` for a positive constant, simplified: multiples of it are divided, and small remainders are dropped."""
+    """Return ``left // right`` for a positive constant ``right``. Terms that are multiples of ``right`` are divided exactly."""
     divisor = _positive(left, "//", right)
     if not isinstance(left, Expr):
         return left // divisor
@@ -340,7 +340,7 @@ def floordiv(left: Int, right: Int) -> Int:
 
 
 def mod(left: Int, right: Int) -> Int:
-    """Return ``left % right`` for a positive constant, without terms that are multiples of it."""
+    """Return ``left % right`` for a positive constant ``right``, without terms that are multiples of ``right``."""
     divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
@@ -395,7 +395,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
 
 
 def xor(left: Int, right: Int) -> Int:
-    """Return the bitwise exclusive or of two integers; their sum if they cannot have a bit in common."""
+    """Return the bitwise exclusive or of two integers. It is their sum if they cannot have a bit in common."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
     if structural_equal(left, right):

@@ -1,4 +1,4 @@
-"""Boxes, which are rectangular parts of a shape: starts and extents of a region, and the iters of a layout inside a box."""
+"""Boxes (rectangular parts of a shape): the starts and extents of a region, and the iters of a layout inside a box."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs without those of extent 1 and with neighbours fused that are contiguous on every side."""
+    """Return pairs without those of extent 1. Neighbours that are contiguous on every side are fused."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if that is not a layout."""
+    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if no iters fit them."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]

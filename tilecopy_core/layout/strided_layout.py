@@ -59,14 +59,14 @@ class StridedLayout:
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
         """Raise :class:`LayoutError` unless a shape equals the layout's."""
         if not structural_equal(tuple(shape), self.shape):
-            raise LayoutError(f"{what}: the shape must be {self.shape}, as of {self}, got {tuple(shape)}")
+            raise LayoutError(f"{what}: the shape must be {self.shape}, the shape of {self}, got {tuple(shape)}")
 
     def offset_of(self, coordinate: Sequence[Int]) -> Int:
         """Return the element offset of a coordinate."""
         return sum([mul(index, stride) for index, stride in zip(coordinate, self.strides, strict=True)])
 
     def apply(self, *coordinate: Int, shape: Sequence[Int] | None = None) -> dict[str, Int]:
-        """Return the element offset of a coordinate (one index per dimension) by axis name."""
+        """Return the element offset of a coordinate (one index per dimension) as ``{"m": offset}``."""
         if shape is not None:
             self.check_admits(shape, "apply")
         if len(coordinate) != len(self.strides):
@@ -83,7 +83,7 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from the first address to the last along an axis, which may be symbolic; 0 for an empty shape."""
+        """Return the number of elements from the first address to the last along an axis. It may be symbolic. An empty shape has 0."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):

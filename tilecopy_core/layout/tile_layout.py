@@ -188,7 +188,7 @@ class TileLayout:
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
-                f"{self}: places of coordinate {short_repr(coordinate)} can list at most {MOST_PLACES} replicas"
+                f"{self} must have at most {MOST_PLACES} replicas to list the places of {short_repr(coordinate)}"
             )
         for it in self.replica:
             on = it.axis.name
@@ -217,7 +217,7 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return an equal layout, each of whose iters belongs to one dimension of a shape, and ``len(shape) + 1`` separators.
+        """Return an equal layout in which each iter belongs to one dimension of a shape, and ``len(shape) + 1`` separators.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -227,7 +227,7 @@ class TileLayout:
         return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """Return the fused iters of each dimension of a shape of the layout's size; it raises the errors of :meth:`group`."""
+        """Return the fused iters of each dimension of a shape of the layout's size. Raises the errors of :meth:`group`."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -291,7 +291,7 @@ class TileLayout:
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
-        """Return this layout repeated over a larger shape: the repetitions are row-major, each in the next span of memory.
+        """Return this layout repeated over a larger shape in row-major order. Each repetition takes the next span of memory.
 
         ``atom_shape`` is this layout's own shape, by default its shard extents. Raises :class:`LayoutError` where the ranks
         differ, or a dimension of the atom does not divide the shape's.
@@ -314,7 +314,7 @@ Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """Return a layout with a swizzle, which is applied to the place on the axis ``m``. Raises LayoutError if it already has one."""
+    """Return a layout with a swizzle of the place on the axis ``m``. Raises LayoutError if the layout already has a swizzle."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
             f"SwizzledLayout: swizzle must be a Swizzle, such as swizzle('128B', 'float16'), got {short_repr(swizzle)}"
@@ -347,7 +347,7 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
-    """Return extents as plain integers. Raises :class:`LayoutError`, which names ``what``, unless each is at least ``least``."""
+    """Return extents as plain integers. Raises :class:`LayoutError` unless each is an integer of at least ``least``."""
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:
@@ -362,7 +362,7 @@ def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
 
 
 def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
-    """Return a permutation of dimensions as plain integers. Raises :class:`LayoutError`, which names ``what``, for another order."""
+    """Return a permutation of dimensions as plain integers. Raises :class:`LayoutError` if ``order`` is not a permutation."""
     dims = tuple(map(plain, order)) if isinstance(order, (tuple, list)) else (order,)
     if not {int}.issuperset(map(type, dims)) or sorted(dims) != list(range(rank)):
         raise LayoutError(

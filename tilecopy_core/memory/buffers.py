@@ -1,4 +1,4 @@
-"""Buffers, which are typed arrays in a memory space, and regions, which are boxes of buffers."""
+"""Buffers (typed arrays in a memory space) and regions (boxes of buffers)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_identifier(name: Any, what: str) -> str:
 
 @frozen(eq=False)
 class Memory:
-    """A frozen record of one allocation, which belongs to one kernel and is shared by its views.
+    """A frozen record of one allocation of one kernel. All views of the allocation share the record.
 
     The layout and the element type are those of the declaration. Views must stay in the layout's span; the element type
     decides the width of registers. PTX and messages use the name.
@@ -77,7 +77,7 @@ class Memory:
 
     @property
     def word_bits(self) -> int:
-        """The width of its registers in bits, if the space is local."""
+        """The width in bits of the registers that hold the elements, if the space is local."""
         return 64 if self.dtype.bits == 64 else 32
 
 
@@ -171,7 +171,7 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """Return the symbolic integers in the strides, the offsets and the storage offset, which decide the addresses of elements."""
+        """Return the symbolic integers that decide the addresses of elements: those in strides, offsets and the storage offset."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])

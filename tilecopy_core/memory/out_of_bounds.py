@@ -19,7 +19,7 @@ RULE = 'outside must be "zero", "keep", or a number (also infinity or NaN) that 
 
 @frozen
 class Outside:
-    """A frozen record of ``outside=``: what replaces source elements out of bounds; destination elements there are never written.
+    """A frozen record of ``outside=``: what replaces source elements out of bounds. Destination elements out of bounds are never written.
 
     Attributes:
         kind: ``"fill"``, or ``"keep"`` to leave the destination unchanged where the source is out of bounds.
@@ -41,7 +41,7 @@ class Outside:
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """Return the record of an argument ``outside=`` for a dtype; None stays None. Raises RequestError if it breaks :data:`RULE`."""
+    """Return the record of an argument ``outside=`` for a dtype, or None for None. Raises RequestError if it breaks :data:`RULE`."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):

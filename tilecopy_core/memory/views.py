@@ -82,7 +82,7 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Return a number of old elements as new elements; a number along an axis that does not count elements does not change."""
+        """Return a number of old elements as a number of new ones. Along an axis that does not count elements, it does not change."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):

@@ -1,4 +1,4 @@
-"""Bindings, which provide the registers of the addresses, symbols and fragments that a copy's instructions use.
+"""Bindings: the registers that hold the addresses, symbols and fragments of a copy's instructions.
 
 A tilecopy kernel binds buffers to parameters and shared variables, and symbols to special registers and parameters. A copy
 that is written into a function of another language has its own bindings.
@@ -24,7 +24,7 @@ POOL = "smem_pool"
 
 
 class Recipe(Hashable, Protocol):
-    """A frozen description of a kernel parameter whose bytes each launch computes, such as a tensor map."""
+    """A frozen description of a kernel parameter that each launch computes, such as a tensor map."""
 
     @property
     def parameter_stem(self) -> str:
@@ -43,7 +43,7 @@ class Recipe(Hashable, Protocol):
 
 
 class Bindings(Protocol):
-    """The protocol of bindings; every register that they return is valid in the whole kernel or function.
+    """The protocol of bindings. Every register that they return is valid in the whole kernel or function.
 
     The names of registers begin with ``mark``, which differs from ``%`` inside the text of a compiler whose registers are
     called ``%r0``. ``inlined`` says that the text is part of another function: fragments hold values before the first
@@ -68,7 +68,7 @@ class Bindings(Protocol):
 
 @frozen(eq=False)
 class SharedPlan:
-    """A frozen record of the shared memory of a kernel: its buffers in order, and the offset of each in bytes, by memory.
+    """A frozen record of a kernel's shared memory: the buffers in order, and the offset of each in bytes, by memory.
 
     ``size_bytes`` is the shared memory of the CTA, including alignment gaps. ``dynamic`` says whether the buffers are in a
     dynamic pool, because they exceed the static limit of 48 KiB.
@@ -113,13 +113,13 @@ class KernelBindings:
     _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the buffer's parameter, converted to a global address once."""
+        """Return the register of a buffer's global address, converted once from the kernel parameter."""
         root, place = emitter.blocks[0], Written(f"[param_{buffer.name}]")
         loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", place)
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the address of a shared variable or in the dynamic pool. Raises PtxError for another kernel's buffer."""
+        """Return the register of a shared buffer's address. Raises PtxError for a buffer of another kernel."""
         shared, root = self.shared, emitter.blocks[0]
         if buffer.memory not in shared.buffers:
             raise PtxError(f"the shared buffer {buffer.name} must be declared by this kernel, but it is not")
@@ -128,7 +128,7 @@ class KernelBindings:
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return a special register or scalar parameter. Raises PtxError for a symbol of a closed loop or another kernel."""
+        """Return the register of a symbol. Raises PtxError for a symbol of a closed loop or of another kernel."""
         root = emitter.blocks[0]
         if symbol.register:
             return pure_once(emitter, root, ("special", symbol.register), "mov.u32", "b32", Written(symbol.register))
@@ -138,14 +138,14 @@ class KernelBindings:
         raise PtxError(f"the symbol {symbol.name} is used outside the loop or kernel that it belongs to")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Return virtual registers, created at the first use of their memory; a view uses those that it spans."""
+        """Return the virtual registers of a buffer, created at the first use of its memory. A view uses those that it spans."""
         memory, word = buffer.memory, buffer.memory.word_bits
         if memory not in self._fragments:
             self._fragments[memory] = emitter.regs(f"b{word}", -(-memory.span_bytes * 8 // word))
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Return the address of a kernel parameter after those of the caller; equal recipes share one."""
+        """Return the address of a kernel parameter after the caller's parameters. Equal recipes share one parameter."""
         if recipe not in self.host_parameters:
             self.host_parameters[recipe] = f"{recipe.parameter_stem}{len(self.host_parameters)}"
         name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]

@@ -1,4 +1,4 @@
-"""The PTX builder, through which variants write instructions.
+"""The PTX builder that variants use to write instructions.
 
 Each method writes one instruction (or the idiom that the ISA prescribes). Requirements and operands of instructions are in
 :mod:`.instructions`; the methods here only order the operands.
@@ -96,7 +96,7 @@ class PtxBuilder(IndexEmitter):
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
-        """Return 32-bit registers that hold ``bits`` of repeated words; each word is loaded once."""
+        """Return 32-bit registers that hold ``bits`` bits of repeated words. Each word is loaded once."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
@@ -136,7 +136,7 @@ class PtxBuilder(IndexEmitter):
         return self.bindings.fragment(self, buffer)
 
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-        """Return the registers of ``bits`` bits that start at an element, or None if other elements share one of them."""
+        """Return the registers that hold ``bits`` bits, starting at an element, or None if one of them also holds other elements."""
         words = self.fragment(buffer)
         first, word = start_elem * buffer.dtype.bits, words[0].bits
         if first % word or bits % word:
@@ -214,7 +214,7 @@ class PtxBuilder(IndexEmitter):
     # ------------------------------------------------------------------------------------------- what a launch makes
 
     def host_parameter(self, recipe: Recipe) -> Register:
-        """Return the generic address of a kernel parameter whose bytes each launch computes from the arguments.
+        """Return the generic address of a kernel parameter that each launch computes from the arguments.
 
         Equal recipes share one parameter. Raises PtxError if the copy is written into a function that tilecopy does not
         launch, and TargetError if the target does not support the recipe's swizzle.
@@ -248,7 +248,7 @@ class PtxBuilder(IndexEmitter):
     def cp_async(
         self, destination: Address, source: Access | Address, nbytes: int, *, ignore: Register | None = None
     ) -> None:
-        """Write ``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, for the source's threads.
+        """Write ``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, under the source's predicate.
 
         Threads whose predicate ``ignore`` is true read nothing and write zeros (``.version`` 7.5).
         """

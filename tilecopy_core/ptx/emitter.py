@@ -60,7 +60,7 @@ class Block:
 
 
 class Sunk(Block):
-    """An outer block for use from an inner block that computes new values itself; values of the outer block are reused."""
+    """A view of an outer block for an inner block. It reuses values of the outer block, and computes new ones in the inner."""
 
     def __init__(self, outer: Block, inner: Block) -> None:
         self.depth, self.head = outer.depth, inner.head
@@ -233,7 +233,7 @@ class Emitter:
 
 
 def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
-    """Return the register of :meth:`Emitter.pure`, which is called once per key of the block."""
+    """Return the register of a key in a block, computed by :meth:`Emitter.pure` at the first call."""
     return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 

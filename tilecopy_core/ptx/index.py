@@ -26,7 +26,7 @@ IMMEDIATE_REACH_BYTES = 2**23
 
 
 class IndexEmitter(Emitter):
-    """An emitter of integers, addresses, conditions and loops; each integer is computed once, in the outermost possible block.
+    """An emitter of integers, addresses, conditions and loops. Each integer is computed once, in the outermost possible block.
 
     Buffers, symbols and fragments come from ``bindings``. ``tighter`` has symbols with closer bounds in this kernel than
     they declare, such as block ids if the grid is known.
@@ -62,7 +62,7 @@ class IndexEmitter(Emitter):
         return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
 
     def value(self, value: Int, bits: int = 32) -> Register:
-        """Return a register of 32 or 64 bits with an integer. Raises PtxError if it is not proved to fit in 32 bits."""
+        """Return a register of ``bits`` bits, 32 or 64, with an integer. Raises PtxError if the integer may not fit in 32 bits."""
         if bits == 32 and not self._fits(value):
             raise PtxError(
                 f"the value {short_repr(value)} must fit in 32 bits, but its bounds are {short_repr(bounds_of(value))}: declare closer "
@@ -142,7 +142,7 @@ class IndexEmitter(Emitter):
         return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
-        """Return an integer whose exact value is needed and not only its low bits, for example to compare or divide it.
+        """Return an integer for an instruction that needs its exact value and not only the low bits, such as a comparison.
 
         Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
@@ -200,7 +200,7 @@ class IndexEmitter(Emitter):
     def address(
         self, buffer: Buffer, offset_elems: Int = 0, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> Address:
-        """Return the address of an element: a register, computed once, for the variable part, and an immediate for the constant.
+        """Return the address of an element: a register for the variable part, computed once, and an immediate for the constant part.
 
         The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the register
         without the immediate is an address inside the buffer, as ``mapa`` needs it. Raises PtxError if the buffer has no
@@ -291,7 +291,7 @@ class IndexEmitter(Emitter):
     # ------------------------------------------------------------------------------------------- control
 
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """Return a predicate register with a condition; ``compare`` lowers comparisons of operands other than integers."""
+        """Return a predicate register with the value of a condition. ``compare`` lowers comparisons of other operands than integers."""
         if condition.op in ("and", "or", "not"):
             parts = [self.predicate(part, compare) for part in (condition.left, condition.right) if part is not None]
             result = self.reg("pred")
@@ -334,7 +334,7 @@ class IndexEmitter(Emitter):
 
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
-        """Open a loop of ``count`` iterations, ``index`` from ``start`` up; with ``unroll`` the assembler may unroll it (PTX ISA, "nounroll")."""
+        """Open a loop of ``count`` iterations, ``index`` from ``start`` up. With ``unroll`` the assembler may unroll it (PTX ISA, "nounroll")."""
         stop = start + count
         edges = [self.exact(start), self.exact(stop)]
         bits = 32 if all(map(self._fits, edges)) else 64

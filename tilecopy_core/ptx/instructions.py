@@ -77,7 +77,7 @@ class Number:
 
 @frozen
 class Place:
-    """A frozen record of the rule for an operand that is an address; ``align_bytes`` 0 means the size of the access."""
+    """A frozen record of the rule for an operand that is an address. ``align_bytes`` 0 means the size of the access."""
 
     what: str
     spaces: tuple[str, ...]
@@ -91,7 +91,7 @@ class Place:
             return f"{self.what} must be in {_either(self.spaces)} memory, got {value} in {value.space} memory"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
-            return f"{self.what} {value} must be a multiple of {short_repr(needed)} bytes, but only {value.align_bytes} are proved"
+            return f"{self.what} {value} must be a multiple of {short_repr(needed)} bytes, but is only proved to be a multiple of {value.align_bytes}"
         return None
 
 
@@ -126,7 +126,7 @@ class Role:
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role for its notation in the table: ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
+        """Return the role that a notation in the table means: ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
 
         The ``nbytes`` of an address are 1 where the opcode says how many.
         """
@@ -254,7 +254,7 @@ _GROUP = pattern(r"(?:\{([^}]*)\}|\(([^)]*)\)|\.([\w:.]+))(\+?)")
 
 @frozen
 class OpcodeForm:
-    """A frozen record of one form of an opcode: its fixed start, and groups of parts, of which one must or may follow."""
+    """A frozen record of one form of an opcode: a fixed start, then groups of alternative parts. Some groups are optional."""
 
     start: str
     groups: tuple[tuple[tuple[str, ...], bool], ...]
@@ -398,7 +398,7 @@ def _accessed_bytes(parts: Sequence[str]) -> int:
 
 
 def merge(left: Needs, right: Needs) -> Needs:
-    """Return the requirements of both, on a target that has both."""
+    """Return the combined requirements of two instructions, on a target that has both."""
     return Needs(
         max(left.arch, right.arch),
         max(left.version, right.version),

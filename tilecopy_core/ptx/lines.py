@@ -84,12 +84,12 @@ class Line:
 
     @property
     def names(self) -> list[str]:
-        """The names in its guard and operands, as of :func:`names_in`."""
+        """The names in the guard and the operands, as :func:`names_in` returns them."""
         return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
 
     @property
     def results(self) -> list[Any]:
-        """The operands that it writes; if the table does not have the opcode, all operands except addresses."""
+        """The operands that the instruction writes, or all except addresses if the table does not have the opcode."""
         roles = self.roles
         if not roles:
             return [operand for operand in self.operands if not str(operand).startswith("[")]
@@ -102,7 +102,7 @@ class Line:
 
     @property
     def accesses(self) -> list[LineAccess]:
-        """Its loads, stores and prefetches in the order of its addresses, without accesses to mbarriers."""
+        """The loads, stores and prefetches of the instruction, in the order of its addresses, without accesses to mbarriers."""
         size = int(text) if (text := str(self.size)).isdecimal() else None
         return [
             LineAccess(
@@ -136,7 +136,7 @@ class Label:
 
 @frozen(eq=False)
 class Text:
-    """A frozen record of a line of text; ``loose`` if its instructions were not written by the builder."""
+    """A frozen record of a line of text. ``loose`` is True for text that :meth:`Emitter.raw` wrote."""
 
     text: str
     statement: int = 0

@@ -1,4 +1,4 @@
-"""The installed distributions on ``sys.path``; as for ``import``, the first folder that has one wins."""
+"""The installed distributions on ``sys.path``. If several folders have one, the first wins, as for ``import``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Installed:
 
     @cached_property
     def entry_points(self) -> EntryPoints:
-        """The entry points in its metadata. Raises the standard library's error if they cannot be read."""
+        """The entry points in the distribution's metadata. Raises the standard library's error if they cannot be read."""
         return self.metadata.entry_points
 
 
@@ -78,7 +78,7 @@ def distributions(*, declaring: str = "") -> list[Installed]:
 
 
 def forget_distributions() -> None:
-    """Clear the cache of installed distributions, for a change that the modification time of no folder shows."""
+    """Clear the cache of installed distributions, for changes that do not alter the modification time of a folder."""
     invalidate_caches()
     _read.cache_clear()
 

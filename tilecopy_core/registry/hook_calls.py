@@ -27,7 +27,7 @@ from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 
 @frozen(eq=False)
 class Plugin:
-    """A frozen record of a plugin, by its entry-point ``name``, and its status.
+    """A frozen record of a plugin and its status. ``name`` is the name of its entry point.
 
     Attributes:
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
@@ -67,7 +67,7 @@ def hook_manager() -> pluggy.PluginManager:
 
 
 def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str, pluggy.HookImpl]:
-    """Return the hook implementations of a plugin object by hook; the plugin does not stay registered in the manager.
+    """Return the hook implementations of a plugin object by hook. The plugin does not stay registered in the manager.
 
     pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` if a hook or an argument of it does not exist.
     """

@@ -1,4 +1,4 @@
-"""The hook specifications of variants, which are the whole contract of a plugin author (tutorial: docs/tutorial.md).
+"""The hook specifications of variants: the whole contract of a plugin author (tutorial: docs/tutorial.md).
 
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
@@ -75,7 +75,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 @hookspec(firstresult=True)
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Any) -> Any:
-    """Return the plan of a request: ask every candidate and partition with the winner. The core implements this hook; wrappers see it.
+    """Return the plan of a request. Only the core implements this hook: it asks every candidate, and the chosen one partitions.
 
     The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` are the names that
     ``variant=`` gives, in order, or (); ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the

@@ -1,4 +1,4 @@
-"""The registry of variants, which loads plugins once and calls their hooks.
+"""The registry of variants. It loads plugins once and calls their hooks.
 
 Importing this package loads no plugin; the first dispatch loads all, once. A plugin that cannot be imported, has no valid
 record or claims the name of another is set aside with a reason, and the others still work. The order of plugins never
@@ -67,12 +67,12 @@ class Table:
         return frozenset(dict(declared)) - {key for key, ignorable in declared if not ignorable}
 
     def plugin_named(self, name: str) -> Plugin | None:
-        """Return the plugin with a name (of several the one that is ready), or None."""
+        """Return the plugin with a name (the ready one, if several have the name), or None."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 class Registry:
-    """A collection of variants for dispatch, which uses :func:`default_registry` by default.
+    """A collection of variants for dispatch. By default, dispatch uses :func:`default_registry`.
 
     The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY``,
     ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ`` at each use. ``priorities`` by name overrule those
@@ -135,7 +135,7 @@ class Registry:
         return Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
-        """Return the table of plugins, built once for each state of the environment; it raises the errors of :meth:`plugins`."""
+        """Return the table of plugins, built once for each state of the environment. Raises the errors of :meth:`plugins`."""
         table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table

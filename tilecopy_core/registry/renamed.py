@@ -1,4 +1,4 @@
-"""Names of ``tilecopy_core.plugin`` and arguments of its records in version 0.1, and those that replace them (docs/from_0_1_to_0_2.md)."""
+"""Names and record arguments of ``tilecopy_core.plugin`` 0.1, and what replaces them (docs/from_0_1_to_0_2.md)."""
 
 from __future__ import annotations
 
