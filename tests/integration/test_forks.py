@@ -133,7 +133,7 @@ def test_a_fork_waits_for_what_another_thread_loads(held: Any, monkeypatch: pyte
     assert slow.begun.wait(200)
     answer = in_a_fork(use)
     thread.join()
-    assert answer in (*found, 2) or "forked from a process that had started CUDA" in answer
+    assert answer in (*found, 2) or "spawn" in answer
 
 
 def test_a_fork_in_a_plugin_that_is_being_loaded_goes_on() -> None:
@@ -286,5 +286,5 @@ def test_the_gpu_after_a_fork_is_a_clear_error(*, started: bool) -> None:
     for name, act in ways.items():
         answer = in_a_fork(partial(refused, act))
         assert answer.startswith("LaunchError"), (name, answer)
-        assert "forked from a process that had started CUDA" in answer
+        assert "spawn" in answer
     assert cuda.launch(kernel, ARGUMENTS) is None, "the parent goes on"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from typing import Any
 
@@ -87,21 +88,22 @@ def cupy_module(streams: list[int]) -> types.ModuleType:
             streams.pop()
 
     module: Any = types.ModuleType("cupy")
-    module.made_on, devices = [], [0]
+    module.made_on = []
+    of_thread = threading.local()  # the current device is that of a thread, as CuPy's is
 
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
 
         def __enter__(self) -> None:
-            devices.append(self.number)
+            of_thread.devices = [*getattr(of_thread, "devices", [0]), self.number]
 
         def __exit__(self, *_: object) -> None:
-            devices.pop()
+            of_thread.devices = of_thread.devices[:-1]
 
     def empty(shape: tuple[int, ...], dtype: Any) -> ndarray:
         module.made_on.append(streams[-1])
-        return ndarray(np.empty(shape, dtype), devices[-1])
+        return ndarray(np.empty(shape, dtype), getattr(of_thread, "devices", [0])[-1])
 
     module.ndarray, module.empty = ndarray, empty
     module.captures = False

@@ -99,8 +99,8 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
             out_facts, out_address = (None, 0) if out is None else _readers[type(out)](out)
             kept = _launches[facts, options, out_facts]
     except Exception:  # the complete check reports what is wrong with the arguments
-        raise CacheMissError from None
-    if address < LOWEST_ADDRESS:  # it may have no memory
+        kept, address = None, 0
+    if kept is None or address < LOWEST_ADDRESS:  # it may have no memory; torch.compile traces no raise in a handler
         raise CacheMissError
     result = out
     if out is None and stream is None and kept.strides is not None:
