@@ -32,7 +32,7 @@ def shared_side(trace: CopyTrace) -> CopySide:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: kind 'banks' needs threads that load or store shared memory, but {trace.variant} has none (the bank "
+        f"draw: kind 'banks' needs threads that load or store shared memory, but variant {trace.variant} has none (the bank "
         "behaviour of bulk copies is undocumented)"
     )
 

@@ -84,7 +84,7 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) 
 
 
 def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel:
-    """Return the panel of a side in tensor memory: one box per instruction and warp, over its lanes and columns.
+    """Return the panel of a side in tensor memory: one box per instruction and warp, over the lanes and columns that these access.
 
     Args:
         side: the side of the copy.
@@ -176,7 +176,7 @@ def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = N
 
 
 def side_title(side: CopySide) -> str:
-    """Return the title of a side's panel, which says if the side is drawn by coordinate or by address."""
+    """Return the title of a side's panel, with the words ``by coordinate`` or ``by byte address``."""
     how = "by byte address" if side.space == "shared" else "by coordinate"
     what = "registers of" if side.space == "local" else side.space
     return f"{side.name.capitalize()}: {what} {side.label}, {how}"
@@ -202,7 +202,7 @@ def instructions_text(trace: CopyTrace) -> str:
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return the lines of text with the counts of both sides and what was verified."""
+    """Return lines of text with the counts of both sides and a statement of what was verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

@@ -250,7 +250,7 @@ def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
 
 
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
-    """Return a function that runs chunks on the Dask cluster of a scheduler, or on a new one on this machine.
+    """Return a function that runs chunks on the Dask cluster of a scheduler, or on a new cluster on this machine.
 
     Args:
         address: the scheduler's address, such as ``tcp://host:8786``. Its workers need tilecopy-testkit and the variants.

@@ -43,7 +43,7 @@ def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accept
 
 
 def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
-    """Return cases, those that copy the fewest elements in all CTAs and iterations first."""
+    """Return cases sorted by the number of elements that they copy in all CTAs and iterations, ascending."""
     return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
 
 

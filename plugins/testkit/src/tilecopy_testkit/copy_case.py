@@ -198,7 +198,7 @@ class CopyCase:
 
     @property
     def receivers(self) -> tuple[int, ...]:
-        """The ranks that receive a multicast copy of the first CTA of a cluster; () without multicast."""
+        """The ranks that receive a multicast copy by the first CTA of a cluster; () without multicast."""
         options: dict[str, Any] = dict(self.options)
         mask = options.get("multicast", 0)
         return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)

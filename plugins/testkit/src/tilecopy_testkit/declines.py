@@ -129,7 +129,7 @@ class Declined:
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
-    """Draw copies, and return those that the variant declined and another accepted, by reason, the most frequent first.
+    """Draw copies. Return those that the variant declined and another one accepted, by reason, the most frequent reason first.
 
     Args:
         subject: the variant.

@@ -131,12 +131,12 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
     due, done = expected_moves(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
-            return f"moves {move_text(dst, src)}, which it writes twice"
+            return f"moves {move_text(dst, src)}, a place that it writes twice"
         if dst not in due:
-            return f"moves {move_text(dst, src)}, which is not in the destination's box"
+            return f"moves {move_text(dst, src)}, a place that is not in the destination's box"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {move_text(dst, src)}, which must get {_place_text(spaces[1], right)}"
+            return f"moves {move_text(dst, src)}, a place that must get {_place_text(spaces[1], right)}"
         done.add(dst)
     for dst, place_sources in due.items():
         if dst not in done:

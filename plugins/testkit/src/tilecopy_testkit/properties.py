@@ -98,7 +98,7 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
         raise Counterexample(LAUNCH, "the variant declines the copy if the request has cluster None", case)
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
-        raise Counterexample(LAUNCH, "the variant accepts a copy to other CTAs in a cluster of 1", case)
+        raise Counterexample(LAUNCH, "the variant accepts a copy to other CTAs although the cluster has one CTA", case)
 
 
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
@@ -481,6 +481,6 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
     if total > wanted:
         why = (
             f"the copies must write {wanted} bytes, got {total}: too many threads ({report.lines.get(worst[1], 0)}) execute "
-            "the line below, or it writes bytes twice"
+            "the line below, or the line writes bytes twice"
         )
         raise shown(EXACTLY_ONCE, why, case, kernel, worst[1])

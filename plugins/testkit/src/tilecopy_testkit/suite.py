@@ -249,7 +249,7 @@ class VariantSuite:
             pytest.skip("only widths were checked, because the partitions have no method moves(request, values)")
 
     def test_the_text_is_the_same_at_every_build(self) -> None:
-        """Check that each build emits the same PTX, which uses only the operands of the copy."""
+        """Check that each build emits the same PTX, and that the PTX uses only the operands of the copy."""
         self._hold(properties.text_is_own, 1)
 
     def test_no_copy_is_declined_for_its_notation(self) -> None:
@@ -283,7 +283,7 @@ class VariantSuite:
     def test_other_processes_give_the_same_answers(self) -> None:
         """Compare the variant's answers with those of other processes, which use other hash seeds and another order."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("another process cannot import the plugin: set it to a name, a module or a module's attribute")
+            pytest.skip("for other processes, plugin must be a variant's name, a module or a module's attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
         """Check that copies without an option, in a kernel and in a plan, are declined or lowered."""

@@ -60,7 +60,7 @@ def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, d
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers of a process for each hash seed to the reversed cases, or None if these cannot find the plugin.
+    """Return the answers to the reversed cases from one process per hash seed, or None if no other process can find the plugin.
 
     Raises:
         PluginError: a process fails.

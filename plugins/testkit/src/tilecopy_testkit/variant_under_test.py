@@ -36,7 +36,7 @@ MAKERS = mapping_of(FUNCTION)
 
 
 def source_of(plugin: Any) -> Source:
-    """Return the source of a plugin, which is the name of an installed variant, or a module or object with the hooks.
+    """Return the source of a plugin: the name of an installed variant, or a module or object with the hooks.
 
     Raises:
         PluginError: no installed variant has that name, or the object has no record.

@@ -225,7 +225,7 @@ class Jax(Framework):
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return zeros on the device (JAX has no uninitialized memory), or a NumPy array that becomes the result."""
+        """Return zeros on the GPU (JAX has no uninitialized memory), or a NumPy array if ``array`` is on the host."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax

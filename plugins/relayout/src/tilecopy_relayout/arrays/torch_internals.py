@@ -82,7 +82,7 @@ def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
 
 
 def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
-    """Return the handle of symmetric memory. Every rank must call it (``_symmetric_memory.rendezvous``, in torch 2.5 to 2.13)."""
+    """Return the handle of symmetric memory. Every rank must make this call (``_symmetric_memory.rendezvous``, in torch 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import rendezvous
 
     return rendezvous(tensor, group_name)

@@ -1,4 +1,4 @@
-"""The rendezvous of the ranks of a group, which agree on a call before any data moves.
+"""The rendezvous at which the ranks of a group agree on a call, before any data moves.
 
 Each rank posts a word with a digest of its arguments. If all words are equal, the call continues without a collective. A rank that
 makes the call for the first time posts 0; then all ranks exchange their arguments as texts. The words are in a page of memory that
@@ -119,7 +119,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Return the texts of all ranks for this call. Every rank must call it."""
+        """Return the texts that all ranks pass in this call. Every rank must make the call."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]
@@ -136,7 +136,7 @@ class Rendezvous:
 
     def _check(self) -> None:
         if self._broken:
-            raise LaunchError(f"{self._broken}; the ranks are out of step: create a new process group")
+            raise LaunchError(f"{self._broken}; the ranks no longer make the same calls: create a new process group")
 
     def _timeout_error(self, absent: list[int]) -> LaunchError:
         ranks = ", ".join(map(str, absent))

@@ -34,7 +34,7 @@ _NON_BLOCKING = 1
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """A frozen record of memory of the same size on every rank, which all ranks can write.
+    """A frozen record of memory that all ranks can write. It has the same size on every rank.
 
     Attributes:
         tensor: this rank's memory; a reference to it keeps the memory.
@@ -68,7 +68,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts, or None on every rank if a rank cannot write to another. Every rank must call it.
+        """Return a function that exchanges the parts, or None on every rank if one cannot write to another. Every rank must make this call.
 
         Args:
             x: this rank's part of the array.

@@ -1,4 +1,4 @@
-"""The relayout of a .npy file into another, piece by piece. Both files may be larger than the memory and the GPU."""
+"""The relayout of a .npy file into another, piece by piece. Both files may be larger than host memory and GPU memory."""
 
 from __future__ import annotations
 

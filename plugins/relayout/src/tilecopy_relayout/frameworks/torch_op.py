@@ -30,7 +30,7 @@ from ..validation import sizes_of
 
 
 def apply_operator(call: RelayoutCall) -> Any:
-    """Return the relayout of a tensor by the operator."""
+    """Call the torch operator and return the relayout of a tensor."""
     array, out = call.array, call.out
     why = "is not supported when torch records or traces the call"
     call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around it", "stream")

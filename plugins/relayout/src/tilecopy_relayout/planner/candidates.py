@@ -45,7 +45,7 @@ def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the orders of the CTAs: along the destination and along the source."""
+    """Return the orders in which CTAs take the boxes: along the destination and along the source."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 
