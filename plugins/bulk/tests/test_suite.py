@@ -11,9 +11,7 @@ variants: list[VariantPlugin] = [tilecopy_bulk, tilecopy_bulk.store]
 
 class TestBulk(VariantSuite):
     plugin = "bulk"
-    examples = 40
 
 
 class TestBulkStore(VariantSuite):
     plugin = "bulk_store"
-    examples = 40

@@ -5,4 +5,3 @@ from tilecopy_testkit import VariantSuite
 
 class TestGmemSmem(VariantSuite):
     plugin = "gmem_smem"
-    examples = 40

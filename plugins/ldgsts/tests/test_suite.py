@@ -5,5 +5,4 @@ from tilecopy_testkit import VariantSuite
 
 class TestLdgsts(VariantSuite):
     plugin = "ldgsts"
-    examples = 40
     widths_bits = (128, 64, 32)

@@ -105,11 +105,9 @@ def fits(made: CopyCase) -> bool:
 
 class TestLdmatrix(VariantSuite):
     plugin = "ldmatrix"
-    examples = 40
     draws = staticmethod(fragments)
 
 
 class TestStmatrix(VariantSuite):
     plugin = "stmatrix"
-    examples = 40
     draws = staticmethod(fragments)

@@ -5,10 +5,8 @@ from tilecopy_testkit import VariantSuite
 
 class TestRagged(VariantSuite):
     plugin = "ragged"
-    examples = 40
     expected_narrow = {"fragments are moved element by element": lambda description: "local" in description.spaces}
 
 
 class TestRaggedAsync(VariantSuite):
     plugin = "ragged_async"
-    examples = 40

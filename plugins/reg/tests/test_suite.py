@@ -5,4 +5,3 @@ from tilecopy_testkit import VariantSuite
 
 class TestReg(VariantSuite):
     plugin = "reg"
-    examples = 40

@@ -5,9 +5,7 @@ from tilecopy_testkit import VariantSuite
 
 class TestTma(VariantSuite):
     plugin = "tma"
-    examples = 40
 
 
 class TestTmaStore(VariantSuite):
     plugin = "tma_store"
-    examples = 40
