@@ -71,7 +71,7 @@ class Memory:
 
 @attrs.frozen
 class TensorAddress:
-    """The start of a box in a tensor: ``[base + offset, {c0, c1}]``; the map's address, and coordinates, innermost first."""
+    """The address of a tensor map and the start of a box: ``[base + offset, {c0, c1}]``, innermost coordinate first."""
 
     base: str
     offset: int

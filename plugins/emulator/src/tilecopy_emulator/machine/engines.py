@@ -146,7 +146,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Record that an operation has completed, and that its accesses count as those of ``actor``, an mbarrier."""
+        """Record that an operation has completed, and that its accesses now count as those of ``actor``."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)

@@ -27,7 +27,7 @@ def _line(instruction: Instruction, program: Program) -> Step:
     sized = instruction.opcode[0] == "applypriority"
     demand_count(instruction, 2 if sized else 1)
     if sized and immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
-        raise refuse(instruction, f"the size must be {LINE_BYTES}")
+        raise refuse(instruction, f"the size must be {LINE_BYTES} bytes, got {instruction.operands[1]}")
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
 
@@ -61,7 +61,7 @@ def _discard(instruction: Instruction, program: Program) -> Step:
     """Compile ``discard.L2``, which writes other values to the 128 bytes, because they are undefined afterwards."""
     demand_count(instruction, 2)
     if immediate(instruction.operands[1], instruction, "the size") != LINE_BYTES:
-        raise refuse(instruction, f"the size must be {LINE_BYTES}")
+        raise refuse(instruction, f"the size must be {LINE_BYTES} bytes, got {instruction.operands[1]}")
     address = data_address(instruction.operands[0], "global", instruction, program)
     access = AccessKind("global", 16)
 

@@ -146,7 +146,7 @@ def _map_fence(instruction: Instruction, program: Program) -> Step:
     """Compile ``fence.proxy.tensormap::generic.acquire``, after which a released tensor map may be used."""
     demand_count(instruction, 2)
     if immediate(instruction.operands[1], instruction, "the size") != MAP_BYTES:
-        raise refuse(instruction, f"the size must be {MAP_BYTES}")
+        raise refuse(instruction, f"the size must be {MAP_BYTES} bytes, got {instruction.operands[1]}")
     address = address_reader(instruction.operands[0], instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:

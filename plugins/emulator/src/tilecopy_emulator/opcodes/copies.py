@@ -49,7 +49,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "the operands must be two addresses, a size, and optionally the size of the source")
     size = immediate(operands[2], instruction, "the size")
     if size not in ((16,) if "cg" in opcode else (4, 8, 16)):
-        raise refuse(instruction, f"the size must be {'16' if 'cg' in opcode else '4, 8 or 16'}, got {size}")
+        raise refuse(instruction, f"the size must be {'16' if 'cg' in opcode else '4, 8 or 16'} bytes, got {size}")
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     part: Callable[[Any, Any], Any] | None = None
     if len(operands) == 4:
@@ -57,7 +57,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         ignores = isinstance(last, Negated) or program.register_bits.get(str(last)) == 1
         read = reader(last, "pred" if ignores else "u32", instruction, program)
         if is_constant(last) and immediate(last, instruction, "the size of the source") > size:
-            raise refuse(instruction, f"the size of the source must be at most {size}, got {last}")
+            raise refuse(instruction, f"the size of the source must be at most {size} bytes, got {last}")
         if ignores:
             part = lambda machine, lanes: np.where(read(machine, lanes), 0, size)  # noqa: E731
         else:
@@ -187,7 +187,7 @@ def _bulk_copy(
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     size = reader(operands[2], "u32", instruction, program)
     if is_constant(operands[2]) and immediate(operands[2], instruction, "the size") % 16:
-        raise refuse(instruction, f"the size of a bulk copy must be a multiple of 16, got {operands[2]}")
+        raise refuse(instruction, f"the size of a bulk copy must be a multiple of 16 bytes, got {operands[2]}")
     barrier = address_reader(operands[3], instruction, program) if how != "bulk_group" else None
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -220,7 +220,7 @@ def _bulk_copy(
 def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
     """Raise a hazard unless ``count`` is a valid number of bytes for a bulk copy."""
     if count % 16 or count <= 0:
-        machine.hazard("alignment", f"the size of a bulk copy must be a positive multiple of 16, got {count}", one)
+        machine.hazard("alignment", f"a bulk copy's size must be a positive multiple of 16 bytes, got {count}", one)
 
 
 def row_of(values: Any, position: int) -> Any:

@@ -325,7 +325,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
         for position, lane in enumerate(machine.index(lanes).tolist()):
             count = int(sizes[position])
             if count % _PIECE:
-                machine.hazard("alignment", f"the size must be a multiple of {_PIECE}, got {count}", lanes, position)
+                machine.hazard("alignment", f"st.bulk needs a multiple of {_PIECE} bytes, got {count}", lanes, position)
             if count:
                 offsets = np.arange(0, count, _PIECE, dtype=np.uint64)[:, None].astype(where.dtype)
                 machine.store(np.full(len(offsets), lane), access, where[position] + offsets, zeros)

@@ -1,4 +1,4 @@
-"""Fragments and products, which the matrix instructions share.
+"""Fragments of matrices and matrix products, for all matrix instructions.
 
 A fragment has the thread and the element of each place of a matrix, from extents with a step over threads and one over elements.
 Products are exact. Their sum, with the accumulator, is rounded once to nearest in the type of the result. The ISA leaves the

@@ -361,7 +361,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
     """Compile ``tensormap.cp_fenceproxy``: a warp copies a map to global memory and releases it to the tensormap proxy."""
     to, origin, count = operands_of(instruction, 3)
     if immediate(count, instruction, "the size") != MAP_BYTES:
-        raise refuse(instruction, f"the size must be {MAP_BYTES}")
+        raise refuse(instruction, f"the size must be {MAP_BYTES} bytes, got {count}")
     target, source = (address_reader(operand, instruction, program) for operand in (to, origin))
 
     def step(machine: Machine, lanes: Lanes) -> None:

@@ -100,7 +100,7 @@ class _Allocation:
 
 
 class TensorMemory:
-    """The tensor memory of the unit's CTAs, with the words of every copy."""
+    """The tensor memory of a machine's CTAs, with the words of every copy of the cluster."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

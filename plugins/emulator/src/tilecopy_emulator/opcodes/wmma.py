@@ -90,8 +90,8 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
     machine.demand_aligned(lanes, first, min(fragment.bytes, GRANULE_BYTES), "the address {} of a matrix")
     if (first % np.uint64(fragment.bytes)).any():
         machine.note(
-            f"the address of a matrix is not a multiple of {fragment.bytes} bytes, the size of its fragment, as the PTX "
-            f"ISA requires; GPUs need only {GRANULE_BYTES}"
+            f"the PTX ISA requires the address of a matrix to be a multiple of its fragment's {fragment.bytes} bytes; "
+            f"GPUs need only a multiple of {GRANULE_BYTES}"
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)

@@ -1,4 +1,4 @@
-"""The cursor over the tokens of a text, which the parsers share."""
+"""The cursor over the tokens of a text. All parsers use it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Pending:
 
 
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
-    """Return what is missing to complete an operation of a group.
+    """Return what is missing to complete an operation of a ``cp.async``, bulk or ``wgmma`` group.
 
     ``lane``: that issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
     the lane committed after this one; -1 if this one is not committed; ``wait``: as in :class:`Pending`.
