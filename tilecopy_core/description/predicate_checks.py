@@ -29,7 +29,7 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     """Return why the op, memory spaces or target of a request do not fit a variant's record, or None."""
     if variant.op != request.op:
-        return f"it lowers {variant.op}, but this copy is a {request.op}"
+        return f"it lowers {variant.op}, but the request is a {request.op}"
     if request.spaces not in variant.spaces:
         pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
         return f"it copies {taken}, but this copy is {pair}"
@@ -133,7 +133,7 @@ def no_replica(request: CopyRequest) -> str | None:
     """Check that neither layout has replica iters."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if region.buffer.layout.replica:
-            return f"{operand} {region.buffer.name} has replicas {list(region.buffer.layout.replica)}"
+            return f"{operand} {region.buffer.name} must not have replicas, got {list(region.buffer.layout.replica)}"
     return None
 
 

@@ -34,7 +34,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """The base class of symbols and operations, the atoms of sums; immutable, hashable, compared by value.
+    """The base class of symbols and operations, the atoms of sums. Atoms are immutable and compared by value.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
@@ -64,7 +64,7 @@ class Atom:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Symbol(Atom):
-    """An integer whose value is known only at run time; :func:`symbol` returns an expression of one.
+    """An integer whose value is known only at run time. :func:`symbol` returns an expression of one.
 
     Two symbols are equal when they are the same object (or name the same special register) with the same bounds; the name is only
     how it prints.
@@ -103,7 +103,7 @@ def key_of(value: Any) -> Any:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Operation(Atom):
-    """An operation on two integers, such as ``//`` by a positive constant; functions such as :func:`floordiv` simplify it."""
+    """An operation on two integers, such as ``//`` by a positive constant. Functions such as :func:`floordiv` simplify it."""
 
     op: str
     operands: tuple[Any, Any] = attrs.field(eq=key_of)
@@ -144,7 +144,7 @@ def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, An
 
 @frozen(slots=False, eq=False, repr=False)
 class Expr(RunTime):
-    """A symbolic integer ``const + sum(coefficient * atom)``; immutable.
+    """An immutable symbolic integer ``const + sum(coefficient * atom)``.
 
     ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
     an int when the result is constant, a :class:`Condition` when they compare.
@@ -228,7 +228,7 @@ INT = Validator("an integer, plain or symbolic", is_int_like)
 def symbol(
     name: str, *, lower: int | None = 0, upper: int | None = None, multiple_of: int = 1, varies: str = "grid"
 ) -> Expr:
-    """Return the expression of a new :class:`Symbol`; two calls return different symbols even for the same name.
+    """Return the expression of a new :class:`Symbol`. Two calls return different symbols even for the same name.
 
     Args:
         name: how it prints.
@@ -276,7 +276,7 @@ def constant_of(value: Int) -> int:
 
 
 def terms_of(value: Int) -> tuple[Term, ...]:
-    """Return the terms of an integer; a plain integer has none."""
+    """Return the terms of an integer. A plain integer has none."""
     return value.terms if isinstance(value, Expr) else ()
 
 
@@ -429,7 +429,7 @@ def maximum(left: Int, right: Int) -> Int:
 
 
 def structural_equal(left: Any, right: Any) -> bool:
-    """Return whether two integers, or tuples of integers, are structurally equal; other values are compared with ``==``."""
+    """Return whether two integers, or tuples of integers, are structurally equal. Other values are compared with ``==``."""
     if isinstance(left, Expr) and isinstance(right, Expr):
         if left is right or (left.const == right.const and left.terms == right.terms):
             return True

@@ -37,7 +37,7 @@ class Block:
         self._known: dict[Key, Register] = {}
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """Return the register of a key, created by ``make`` at the first call."""
+        """Return the register that is stored under a key, created by ``make`` at the first call."""
         register = self._known.get(key)
         if register is None:
             register = self._known[key] = make(*args, **keywords)
@@ -51,7 +51,7 @@ class Block:
         self.body = []
 
     def lookup(self, key: Key) -> Register | None:
-        """Return the register of a key, or None if this block has not computed it."""
+        """Return the register that is stored under a key, or None if this block has not computed it."""
         return self._known.get(key)
 
     def follow(self, before: Block) -> None:
@@ -67,7 +67,7 @@ class Sunk(Block):
         self._outer, self._own = outer, inner
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """Return the outer block's register of a key, or else the inner block's."""
+        """Return the register that the outer block stores under a key, or else the inner block's."""
         return self._outer.lookup(key) or self._own.once(key, make, *args, **keywords)
 
 
@@ -167,7 +167,7 @@ class Emitter:
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
-        """Write PTX text with its lines indented; its instructions determine its requirements."""
+        """Write PTX text with indented lines. The instructions in it determine the requirements."""
         if not text.isascii():
             raise PtxError(f"PTX text must consist of ASCII characters, got {short_repr(text)}")
         for part in parse_lines(text):
@@ -214,7 +214,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Open a nested block; at its end its lines are added to the enclosing body, and its bindings end."""
+        """Open a nested block. At its end, its lines are added to the enclosing body, and its bindings end."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened
@@ -233,7 +233,7 @@ class Emitter:
 
 
 def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
-    """Return the register of a key in a block, computed by :meth:`Emitter.pure` at the first call."""
+    """Return the register that a block stores under a key, computed by :meth:`Emitter.pure` at the first call."""
     return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 

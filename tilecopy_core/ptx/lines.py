@@ -29,7 +29,7 @@ _OPCODE = pattern(r"[\w.:]+|\S*")
 
 @frozen(eq=False)
 class LineAccess:
-    """A frozen record of what one instruction does to memory at one address; a prefetch neither loads nor stores.
+    """A frozen record of what one instruction does to memory at one address. A prefetch neither loads nor stores.
 
     Attributes:
         address: the operand.

@@ -32,7 +32,7 @@ class Register:
 
 @lru_cache(maxsize=4096)
 def register_of(type: str, stem: str, number: int) -> Register:
-    """Return a register for the parts of its name, cached, because kernels use the same names."""
+    """Return the register named ``stem`` and ``number``. It is cached, because kernels use the same names."""
     return Register(type, f"{stem}{number}")
 
 

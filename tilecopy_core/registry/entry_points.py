@@ -176,7 +176,7 @@ def core_excluded(requirements: tuple[str, ...], core_version: str = __version__
 
 
 def load(source: Source) -> Any:
-    """Import a plugin and return its object; anything that it prints goes to standard error.
+    """Import a plugin and return its object. Anything that the import prints goes to standard error.
 
     Any exception of the import except KeyboardInterrupt becomes a PluginError that names the distribution.
     """
@@ -205,7 +205,7 @@ def by_name(group: str) -> dict[str, list[Source]]:
 
 
 def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
-    """Return the plugin object of the only source of a name, passed through ``make``.
+    """Return the object of the only plugin with a name, converted by ``make``.
 
     Raises PluginError if several packages have the name, if this core cannot load it, or if loading it or ``make`` fails.
     """

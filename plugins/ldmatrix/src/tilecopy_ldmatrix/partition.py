@@ -156,7 +156,7 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
     if isinstance(memory, Decline):
         return memory
     if memory.replica:
-        return Decline(f"operand {other.buffer.name} has replicas {list(memory.replica)}")
+        return Decline(f"operand {other.buffer.name} must not have replicas, got {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
         return Decline(

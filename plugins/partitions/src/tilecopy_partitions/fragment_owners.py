@@ -117,7 +117,7 @@ def owning_threads(
 
 
 def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
-    """Return the register operand and the other operand."""
+    """Return the register operand first, then the other operand."""
     return (request.dst, request.src) if request.dst.buffer.space == "local" else (request.src, request.dst)
 
 

@@ -31,7 +31,7 @@ variant = Variant(
     name="ragged",
     op="copy",
     priority=5,
-    summary="fallback for sizes that do not divide: guarded vector loads and stores; fragments element by element",
+    summary="fallback for any sizes: guarded vector loads and stores; fragments element by element",
     spaces=(
         ("global", "shared"),
         ("shared", "global"),

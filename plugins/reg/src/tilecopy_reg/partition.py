@@ -170,7 +170,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
         return f"{fragment} may exceed dimension {dims[0]} of the register operand, but elements outside have no registers; copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} reaches past dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill; "
+            f"{fragment} may exceed dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill; "
             'copy with outside="keep", from a fragment of the whole box, or by the variant ragged'
         )
     return None
@@ -183,7 +183,7 @@ def sliced_other(request: CopyRequest) -> str | None:
     if isinstance(cut, Decline):
         return cut.reason
     if cut.replica:
-        return f"operand {other.buffer.name} has replicas {list(cut.replica)}"
+        return f"operand {other.buffer.name} must not have replicas, got {list(cut.replica)}"
     return None
 
 

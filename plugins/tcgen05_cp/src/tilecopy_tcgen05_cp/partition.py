@@ -42,7 +42,7 @@ MODES = {16: ("none", 0, 0), 32: ("32B", 1, 6), 64: ("64B", 2, 4), 128: ("128B",
 
 @frozen
 class CopyShape:
-    """A frozen record of a shape of ``tcgen05.cp``.
+    """A frozen record of a shape of ``tcgen05.cp``, such as ``32x128b.warpx4``.
 
     Attributes:
         name: as in the opcode.
@@ -214,7 +214,7 @@ def _tiles(
     """Return the shapes that have the box's lanes and replicas, with their tiles; or the reason why there are none."""
     name, offset, replica = request.dst.buffer.name, target.offset_on(TLane), target.replica
     if request.src.buffer.layout.replica:
-        return f"source {request.src.buffer.name} has replicas"
+        return f"source {request.src.buffer.name} must not have replicas"
     lanes, fitting = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
     for shape in SHAPES:
         if shape.replica == replica and shape.lanes == lanes and structural_equal(offset, 0):

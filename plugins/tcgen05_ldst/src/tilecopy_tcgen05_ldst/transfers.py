@@ -42,7 +42,7 @@ class LaneTransfer:
 
 @frozen
 class TransferPartition:
-    """A frozen record of the instructions that each warp executes.
+    """A frozen record of the ``tcgen05.ld`` or ``st`` instructions that each warp executes.
 
     Attributes:
         transfers: in order.
