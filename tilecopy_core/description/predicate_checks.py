@@ -99,7 +99,7 @@ def scope_in(*kinds: str) -> Check:
 
 
 def all_threads_active(request: CopyRequest) -> str | None:
-    """Check that every thread of the scope reaches the copy; the reason names the axis along which some do not."""
+    """Check that every thread of the scope reaches the copy. The reason names the axis along which some do not."""
     return request.active.why_not_all(request.scope) or why_not_shared(request)
 
 

@@ -23,7 +23,7 @@ OutcomeKind: TypeAlias = Literal[
 
 @frozen
 class Outcome:
-    """A frozen record of why one variant was not chosen; the reason is a text for people.
+    """A frozen record of why one variant was not chosen. The reason is a text for people.
 
     Attributes:
         name: the variant's name, with its distribution if another plugin has the same name.

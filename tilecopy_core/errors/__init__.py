@@ -52,7 +52,7 @@ class PluginError(TilecopyError, RuntimeError):
 
 
 class PerformanceWarning(UserWarning):
-    """Warns of a copy that is correct but much slower than it could be; ``plan.explain()`` shows the same note."""
+    """Warns of a copy that is correct but much slower than it could be. ``plan.explain()`` shows the same note."""
 
 
 class NoVariantError(TilecopyError, LookupError):
@@ -118,12 +118,12 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without addresses of objects, which differ between processes."""
+    """Return a text without addresses of objects, because they differ between processes."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
 def integer(value: Any) -> int | None:
-    """Return an integer of Python, or a scalar integer of a framework, as an int; None for bools, floats and everything else."""
+    """Return an integer of Python, or a scalar integer of a framework, as an int, or None for bools, floats and everything else."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None
@@ -181,7 +181,7 @@ class Validator:
 
 
 def instance_of(rule: str, *types: type) -> Validator:
-    """Return a validator that accepts instances of some types; a bool is not an int."""
+    """Return a validator that accepts instances of ``types``. A bool is not accepted as an int."""
     bools = int not in types
     return Validator(rule, lambda value: isinstance(value, types) and (bools or not isinstance(value, bool)))
 

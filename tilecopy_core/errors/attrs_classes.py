@@ -1,4 +1,4 @@
-"""Frozen attrs classes that are cheap to create; a process creates about 150 before its first plan."""
+"""Frozen attrs classes that are cheap to create. A process creates about 150 of them before its first plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbolic integers, whose values are known only at run time, and conditions on them."""
+"""Symbolic integers (integers with values that are known only at run time) and conditions on them."""
 
 from . import conditions, expr
 from .conditions import *  # noqa: F403 - its __all__ says what is public

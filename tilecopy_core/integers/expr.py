@@ -446,12 +446,12 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Return the smallest and the largest value of an integer, each None if it is not known."""
+    """Return the smallest and the largest value of an integer. Each is None if it is not known."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 
 def divisor_of(value: Int) -> int:
-    """Return the largest integer that is proved to divide every value of an integer; 0 for the constant 0."""
+    """Return the largest integer that is proved to divide every value of an integer, or 0 for the constant 0."""
     if not isinstance(value, Expr):
         return abs(value)
     return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])

@@ -74,7 +74,7 @@ class StridedLayout:
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """Return the layout of a box of the shape; the arguments are not checked."""
+        """Return the layout of a box of the shape, without checks of the arguments."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 

@@ -100,7 +100,7 @@ class TileLayout:
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
     def with_iters(self, shard: Iters) -> TileLayout:
-        """Return the layout with other shard iters; thread axes that only the old iters have get an offset of 0."""
+        """Return the layout with other shard iters. Thread axes that only the old iters have get an offset of 0."""
         return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
 
     def _repr_html_(self) -> str:
@@ -136,7 +136,7 @@ class TileLayout:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """All axes of the iters and the offset, sorted by name; ``m`` if there are none."""
+        """All axes of the iters and the offset, sorted by name, or only ``m`` if there are none."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
@@ -180,7 +180,7 @@ class TileLayout:
         return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
-        """Return the place of a flat index along one axis, before the swizzle; the index is assumed to be in bounds."""
+        """Return the place of a flat index along one axis, before the swizzle. The index is assumed to be in bounds."""
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
@@ -336,7 +336,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 
 
 def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
-    """Return the place of a flat index along an axis, counted from ``start``; the index is assumed to be in bounds."""
+    """Return the place of a flat index along an axis, counted from ``start``. The index is assumed to be in bounds."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
         inner //= it.extent

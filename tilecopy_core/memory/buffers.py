@@ -221,7 +221,7 @@ class Buffer:
     def view(
         self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
     ) -> Buffer:
-        """Return a view of the same bytes with another shape, layout or element type; omitted arguments do not change.
+        """Return a view of the same bytes with another shape, layout or element type. Properties of omitted arguments do not change.
 
         Raises LayoutError if the view leaves the memory, needs more alignment than the memory has, or does not exist.
 
@@ -372,7 +372,7 @@ class Region:
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Return the number of elements from the end of the box to the end of a dimension; negative if the box overhangs."""
+        """Return the number of elements from the end of the box to the end of a dimension. It is negative if the box overhangs."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:

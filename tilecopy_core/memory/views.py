@@ -37,9 +37,7 @@ def rescale_layout(
     if new_bits == old_bits:
         return layout, shape
     if max(new_bits, old_bits) % min(new_bits, old_bits):
-        raise LayoutError(
-            f"the widths of both element types must divide each other, got {old_bits} and {new_bits} bits"
-        )
+        raise LayoutError(f"one element width must be a multiple of the other, got {old_bits} and {new_bits} bits")
     scale = _Scale(max(1, old_bits // new_bits), max(1, new_bits // old_bits))
     if isinstance(layout, StridedLayout):
         dim = _contiguous_dimension([[Iter(1, stride)] for stride in layout.strides])

@@ -81,7 +81,7 @@ class SharedPlan:
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
-        """Return a plan with the buffers one after another, each aligned. Raises PtxError if they exceed the target's limit."""
+        """Return a plan with the buffers in order, at aligned offsets. Raises PtxError if they exceed the target's limit."""
         offsets: dict[Memory, int] = {}
         end = 0
         for buffer in buffers:

@@ -79,7 +79,7 @@ class PtxBuilder(IndexEmitter):
         return list(registers)
 
     def store(self, destination: Access | Address, bits: int, registers: Registers, *, relaxed: bool = False) -> None:
-        """Store 8 to 128 bits (256 to global memory, sm_100 and newer); see :meth:`load`.
+        """Store 8 to 128 bits (256 to global memory, sm_100 and newer) from registers; see :meth:`load`.
 
         With ``relaxed``, the store is ``st.relaxed.gpu``, which does not race with other such stores to the same address.
         """
@@ -89,7 +89,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
 
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
-        """Set registers to repeated 32-bit words; a 64-bit register takes two words."""
+        """Set registers to repeated 32-bit words. A 64-bit register takes two words."""
         repeated = cycle((words,) if isinstance(words, int) else words)
         for register in registers:
             taken = islice(repeated, register.bits // 32)

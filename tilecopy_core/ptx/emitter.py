@@ -44,7 +44,7 @@ class Block:
         return register
 
     def settle(self) -> None:
-        """Move the body so far to the head, so that values that are computed next come after it."""
+        """Move the lines of the body to the head, so that values that are computed next come after them."""
         if self.settled is None:
             self.settled = len(self.head)
         self.head += self.body
@@ -98,12 +98,12 @@ class Emitter:
 
     @property
     def lines(self) -> list[AnyLine]:
-        """The lines of the kernel so far, without those of open blocks."""
+        """The lines that are written to the kernel, without those of open blocks."""
         return [*self._start.head, *self._start.body, *self._whole.head, *self._whole.body]
 
     @property
     def needs(self) -> Needs:
-        """The requirements of the instructions so far and of :meth:`PtxBuilder.require`."""
+        """The requirements of all written instructions and of :meth:`PtxBuilder.require`."""
         return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:

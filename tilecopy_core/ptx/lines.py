@@ -76,7 +76,7 @@ class Line:
 
     @property
     def roles(self) -> list[tuple[Any, Role]]:
-        """The operands with their roles; [] if the table does not have the opcode."""
+        """The operands with their roles, or [] if the table does not have the opcode."""
         roles = instruction_of(self.opcode).roles
         if self.operands and roles and roles[0].in_parentheses and not str(self.operands[0]).startswith("("):
             roles = roles[1:]
@@ -183,7 +183,7 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the names of registers in an operand, or all names in an operand that is text; the builder's own text has none."""
+    """Return the names of registers in an operand, or all names in an operand that is text. Text of the builder itself has none."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 

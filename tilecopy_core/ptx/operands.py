@@ -138,5 +138,5 @@ class Access:
 
 
 def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """Return the access for the threads of a mask, which is a predicate register or True for all threads."""
+    """Return the access for the threads of a mask. The mask is a predicate register, or True for all threads."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address

@@ -234,7 +234,7 @@ def short_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """Return :func:`short_error` of an exception; for a PluginError only the message, which needs no type."""
+    """Return :func:`short_error` of an exception, or only the message of a PluginError."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

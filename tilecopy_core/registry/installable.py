@@ -25,7 +25,7 @@ class KnownVariant:
 
 
 def known_variants() -> Mapping[str, KnownVariant]:
-    """Return the variants in all installed tables by name; a table that fails to load is ignored with a warning."""
+    """Return the variants in all installed tables by name. A table that fails to load is ignored with a warning."""
     return _found_on(tuple(map(str, sys.path)))
 
 

@@ -107,7 +107,7 @@ class Registry:
         return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
 
     def plugins(self) -> list[Plugin]:
-        """Return all plugins with their statuses, sorted by effective priority (highest first) and name; plugins that are not ready come last.
+        """Return all plugins with their statuses, sorted by effective priority (highest first) and name. Those not ready come last.
 
         Raises PluginError if an environment variable names a variant that is not installed, or if ``TILECOPY_STRICT`` is
         set and a plugin is broken or two have one name.
@@ -278,7 +278,7 @@ class Registry:
             self._table = None
 
     def unregister(self, name: str) -> None:
-        """Remove a registered plugin, else the installed plugin of that name. Raises PluginError if there is none."""
+        """Remove the registered plugin with a name, or else the installed one. Raises PluginError if there is none."""
         with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)
@@ -387,6 +387,6 @@ _of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
-    """Return the registry of this process, created at the first call; it is tilecopy's only global state."""
+    """Return the registry of this process, created at the first call. It is tilecopy's only global state."""
     with LOCK:
         return _of_this_process()

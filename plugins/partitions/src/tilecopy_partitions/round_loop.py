@@ -167,7 +167,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write one ``cp.async`` per round, without a commit or a wait; for the arguments see :func:`emit_through_registers`.
+    """Write one ``cp.async`` per round, without a commit or a wait. For the arguments see :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -242,7 +242,7 @@ class SideAddresses:
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
-        """Return the address of the thread's vector in a round; constant parts become an immediate."""
+        """Return the address of the thread's vector in a round. Constant parts become an immediate."""
         steps = self._steps
         if steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)

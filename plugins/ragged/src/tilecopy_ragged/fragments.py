@@ -168,7 +168,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Write one guarded access per register, for the threads that own elements; then fill elements that no thread holds."""
+    """Write one guarded access per register, for the threads that own elements. Then fill elements that no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)

@@ -134,7 +134,7 @@ def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPa
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
             f"all warps must execute the same instructions, but register {register_map.registers[register]} of {name} in lane {thread} of warp "
-            f"{register_map.warps[warp]} has another place than in warp {register_map.warps[0]}, relative to the warp's lanes"
+            f"{register_map.warps[warp]} is at another place than in warp {register_map.warps[0]}, relative to the warp's lanes"
         )
     groups, shifts = register_map.warps // 4, (base - base[0]).ravel()
     apart = sorted({*groups.tolist()})

@@ -409,7 +409,7 @@ def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
 
 
 def never_negative(region: Region) -> str | None:
-    """Return why a store may begin before the first element of a dimension, which the hardware does not support; or None."""
+    """Return why a store may begin before the first element of a dimension, or None. The hardware does not support such stores."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:
