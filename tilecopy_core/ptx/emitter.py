@@ -111,11 +111,11 @@ class Emitter:
         return self.regs(type, 1)[0]
 
     def register_names(self) -> set[str]:
-        """Return the names of all registers so far."""
+        """Return the names of all registers."""
         return {f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
 
     def declarations(self) -> list[str]:
-        """Return the lines that declare all registers so far."""
+        """Return the lines that declare all registers."""
         counts = sorted(self.register_counts.items())
         return [f".reg .{type} {self.mark}{STEM[type]}<{count}>;" for type, count in counts]
 

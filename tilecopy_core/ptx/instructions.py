@@ -146,7 +146,7 @@ _VECTOR = pattern(r"v([248])")
 
 @frozen
 class Instruction:
-    """A frozen record of an opcode's requirements, and of the rules for its operands (None: no rule).
+    """A frozen record of an opcode's requirements, and of the rules for its operands (None for no rule).
 
     Attributes:
         ways: what it needs; more than one where targets have it by different PTX ISA versions, older targets first.

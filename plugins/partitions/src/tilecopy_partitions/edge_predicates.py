@@ -1,4 +1,4 @@
-"""Predicates that keep a copy inside its arrays. Bounds of integers decide some of them; others are computed once in a kernel."""
+"""Predicates that keep a copy inside its arrays. Each is known from the bounds of integers or computed once in a kernel."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def tile_fragment(
     atom: Sequence[int] | None = None,
     warp_axis: Axis | None = None,
 ) -> TileLayout:
-    """Return the layout of a fragment repeated over a tile. The warps have boxes of the tile, in row-major order.
+    """Return the layout of a fragment repeated over a tile. Each warp has a box of the tile, in row-major order.
 
     Args:
         fragment: the layout of one instruction's operand.

@@ -65,7 +65,7 @@ def allocated_address(ptx: PtxBuilder, holder: Address) -> Register:
 def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
     """Return a tensor-memory address plus a number of columns."""
     if isinstance(column, int) and not 0 <= column < 512:
-        raise PtxError(f"plus_columns: column must be less than 512, got {column}")
+        raise PtxError(f"plus_columns: column must be from 0 to 511, got {column}")
     if isinstance(column, int) and column == 0:
         return base
     result = ptx.reg("b32")

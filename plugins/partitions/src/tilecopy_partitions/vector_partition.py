@@ -132,7 +132,7 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
 
 @frozen
 class VectorPartition:
-    """A frozen record of ``outer`` rounds. In each, every one of ``threads`` threads copies ``vec`` contiguous elements.
+    """A frozen record of ``outer`` rounds. In each, all ``threads`` threads copy ``vec`` contiguous elements each.
 
     Attributes:
         narrowed: why each wider width was not taken, widest first.
