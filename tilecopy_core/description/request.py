@@ -478,7 +478,10 @@ def why_aliasing(region: Region) -> str | None:
     tile = layout.unswizzled
     steps = sorted((it for it in tile.shard if it.extent > 1 and isinstance(it.stride, int)), key=lambda it: it.stride)
     if still := next((it for it in steps if it.stride == 0), None):
-        return f"{region} has an iter of extent {still.extent} and stride 0, so its elements have the same address"
+        return (
+            f"{region} has extent {still.extent} with stride 0, so {still.extent} of its elements share one address; "
+            "use a nonzero stride, or R[...] for a replica"
+        )
     reached: dict[str, int] = {}
     for it in steps:
         if it.stride <= reached.get(it.axis.name, 0):

@@ -1,4 +1,4 @@
-"""The picture "moves": the thread and the instruction that move each vector, and the vector's place on both sides."""
+"""The "moves" picture: which thread and instruction move each vector, and where it is in the source and destination."""
 
 from __future__ import annotations
 

@@ -241,9 +241,9 @@ def parts_of(instruction: Instruction) -> Parts:
     if strong != bool(mods.scope) or (volatile and strong):
         raise refuse(instruction, "a scope must be given with .relaxed, .acquire and .release, and only with them")
     element = REGISTER_BITS[type] // 8
-    total = element * count
-    if total > 32 or (total > 16 and (mods.space not in ("global", "") or element < 4)) or (count == 8 and element < 4):
-        raise refuse(instruction, f"an access in this state space cannot have {count} elements of {element} bytes")
+    total, limit = element * count, 32 if element >= 4 and mods.space in ("global", "") else min(16, 4 * element)
+    if total > limit:
+        raise refuse(instruction, f"this access must have at most {limit} bytes, got {count} x {element}-byte elements")
     access = AccessKind(mods.space, total, mods.order or "weak", mods.scope or "gpu", volatile, None, "nc" in mods.rest)
     return Parts(access, type, count, element)
 

@@ -47,7 +47,7 @@ class EmulatorExecutor:
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """Return the instructions of other packages for ``tilecopy doctor``: the name, the package, and why it is ignored (or "")."""
+        """Return a row for each set of instructions that another package adds: its name, the package, and why it is ignored (or "")."""
         return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(

@@ -138,7 +138,8 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
-            return f"register operand {name} must not have the axis {axis}, which is coarser than the scope {kind}"
+            remedy = "; use a wider scope" if axis.coarser in _SCOPES else ""
+            return f"register operand {name} has axis {axis}, but a copy by one {kind} can use only axes inside a {kind}{remedy}"
         if isinstance(layout.offset_on(axis), Expr):
             return f"register operand {fragment}: the offset along {axis} must be constant, because it decides which threads own the box"
     if _overlap(threads):

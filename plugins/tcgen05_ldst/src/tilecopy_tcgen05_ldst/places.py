@@ -173,8 +173,8 @@ def _words(
         other = (own_register.reshape(len(tids), -1) != registers).any(axis=1)
     if other.any():
         return Decline(
-            f"all lanes of a warp must copy the same registers, but thread {tids[int(np.argmax(other))]} copies other registers of "
-            f"{name} than thread {tids[0]}"
+            f"all lanes of a warp must copy the same registers, but thread {tids[int(np.argmax(other))]} and thread "
+            f"{tids[0]} copy different registers of {name}"
         )
     start = there.offset_on(TCol) + tensor.buffer.storage_offset
     if not is_multiple(start, per):

@@ -116,7 +116,10 @@ def campaign(
 
 @testkit.command()
 @click.argument("text", metavar="CASE")
-@click.option("--variant", help="Variant to test. Default: every installed variant whose record fits the copy.")
+@click.option(
+    "--variant",
+    help="Variant to test. Default: every installed variant that declares the copy's operation and memory spaces.",
+)
 def replay(text: str, variant: str | None) -> Result:
     """Test one copy again, or each copy of a file.
 

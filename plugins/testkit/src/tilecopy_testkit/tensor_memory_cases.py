@@ -1,4 +1,4 @@
-"""Random cases of tensor memory: copies from shared memory, and between tensor memory and registers."""
+"""Random test cases for tensor memory: copies from shared memory, and copies to and from registers."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Mbarriers:
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Return the name of an actor for messages."""
+        """Return a phrase that names the asynchronous operation of an actor, for messages."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that wgmma.wait_group completed"

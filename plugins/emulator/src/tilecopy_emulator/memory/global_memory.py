@@ -263,7 +263,7 @@ class GlobalAccesses(ShadowedMemory):
             )  # fmt: skip
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Execute a load from global memory, see :meth:`Machine.load`."""
+        """Execute a load from global memory. See :meth:`Machine.load`."""
         machine = self.machine
         addresses = _wide(addresses)
         if access.strength:
@@ -303,7 +303,7 @@ class GlobalAccesses(ShadowedMemory):
             self.machine.note(f"the variable {name} is read as zeros because it has no initial value and was not set")
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Execute a store to global memory, see :meth:`Machine.store`."""
+        """Execute a store to global memory. See :meth:`Machine.store`."""
         machine = self.machine
         if origins is not None and origins.any():
             machine.tell(lanes, origins)
@@ -337,7 +337,7 @@ class GlobalAccesses(ShadowedMemory):
             observed.tell_access(machine, "store", lanes, ("global", addresses), raw)
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """Execute an atomic on global memory, see :meth:`Machine.atomic`."""
+        """Execute an atomic operation on global memory. See :meth:`Machine.atomic`."""
         machine = self.machine
         addresses = self.spread(lanes, _wide(addresses))
         machine.flags.prepare(access)

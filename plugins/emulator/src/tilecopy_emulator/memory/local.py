@@ -84,7 +84,7 @@ class LocalMemory:
         return offsets[:, None] + np.arange(access.bytes)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Execute a load from local memory, see :meth:`Machine.load`."""
+        """Execute a load from local memory. See :meth:`Machine.load`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         known = self.written[index[:, None], places]
         blank = None if self.blank is None else self.blank[index[:, None], places]
@@ -93,7 +93,7 @@ class LocalMemory:
         return np.ascontiguousarray(self.data[index[:, None], :, places].transpose(0, 2, 1))
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Execute a store to local memory, see :meth:`Machine.store`."""
+        """Execute a store to local memory. See :meth:`Machine.store`."""
         places, index = self.place(lanes, access, addresses), self.machine.index(lanes)
         self.written[index[:, None], places] = True
         if self.blank is None and origins is not None:

@@ -106,7 +106,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
 
 
 class ShadowedMemory:
-    """A memory with a shadow, which has stamps of the last accesses of each byte.
+    """A memory with shadow memory. The shadow memory stores the last accesses to each byte.
 
     ``machine``: its threads access the memory; ``cell``: bytes of a cell, which no access splits; ``judge``: decides
     which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the machine.

@@ -172,7 +172,7 @@ class SharedMemory(ShadowedMemory):
         return bytes_of(variable.name, offset - variable.offset, size)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Execute a load from shared memory, see :meth:`Machine.load`."""
+        """Execute a load from shared memory. See :meth:`Machine.load`."""
         places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, loads=True)
         raw = self.fetch(places, access.bytes)
@@ -193,7 +193,7 @@ class SharedMemory(ShadowedMemory):
         return places
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Execute a store to shared memory, see :meth:`Machine.store`."""
+        """Execute a store to shared memory. See :meth:`Machine.store`."""
         places = self._access_places(lanes, access, addresses)
         try:
             self.check_write(lanes, places, access.bytes, access.strength, raw=raw)
@@ -225,7 +225,7 @@ class SharedMemory(ShadowedMemory):
             observed.tell_access(self.machine, "store", lanes, ("shared", places), raw)
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """Execute an atomic on shared memory, see :meth:`Machine.atomic`."""
+        """Execute an atomic operation on shared memory. See :meth:`Machine.atomic`."""
         machine = self.machine
         places = self._access_places(lanes, access, addresses)
         self.check_read(lanes, places, access.bytes, access.strength, remember=False)

@@ -37,7 +37,7 @@ class Time:
 
 @attrs.frozen(eq=False)
 class Clock:
-    """The immutable clock of a release: for each CTA, a row of times."""
+    """An immutable vector clock, for example of a release: one row of times per CTA."""
 
     rows: Mapping[int, Any]
 

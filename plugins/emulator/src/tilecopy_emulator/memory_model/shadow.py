@@ -106,7 +106,7 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return True if strong accesses by any two threads do not race: both have GPU scope or wider, and the same bytes."""
+    """Return True if strong accesses by any two threads do not race, because both have .gpu scope or wider and access the same bytes."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 

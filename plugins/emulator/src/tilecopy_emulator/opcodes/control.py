@@ -53,7 +53,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
         raise refuse(instruction, "the operands must be the barrier and a number of threads")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
-        raise refuse(instruction, f"the number of a barrier must be 0 to 15, got {operands[0]}")
+        raise refuse(instruction, f"the barrier number must be 0 to 15, got {operands[0]}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
         numbers = machine.uniform(number(machine, lanes), lanes).astype(np.int64)

@@ -377,7 +377,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Check shared bytes that a copy engine reads: written, ordered, and fenced for the async proxy; return their cells."""
+    """Check that shared bytes that a copy engine reads are written, ordered before, and fenced for the async proxy. Return their shadow cells."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")

@@ -45,7 +45,7 @@ class _Where:
     """The parameter whose non-generic address is always in the map's register, or ""."""
 
     def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
-        """Yield each lane, as an array of one, and the tensor map that it uses."""
+        """Yield for each lane a one-element array with the lane, and the tensor map that the lane uses."""
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:
@@ -56,7 +56,7 @@ class _Where:
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Yield for each lane its position, the lane as an array of one, its tensor map, and its box."""
+        """Yield for each lane its position, a one-element array with the lane, its tensor map, and its box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]

@@ -61,7 +61,7 @@ class Warpgroups:
 
     @classmethod
     def of(cls, machine: Machine) -> Warpgroups:
-        """Return the products of a machine, created at the first use."""
+        """Return the machine's Warpgroups. The first call creates it."""
         if machine.warpgroups is None:
             machine.warpgroups = cls(machine)
         warpgroups: Warpgroups = machine.warpgroups

@@ -135,7 +135,7 @@ class Barriers:
 
     def _check(self, lanes: Lanes, numbers: Any, counts: Any) -> None:
         machine = self.machine
-        bad, what = (numbers < 0) | (numbers > 15), "the number of a barrier must be 0 to 15"
+        bad, what = (numbers < 0) | (numbers > 15), "the barrier number must be 0 to 15"
         machine.hazard_where(bad, "barrier", lambda at: f"{what}, got {int(numbers[at])}", lanes)
         if counts is not None:
             bad, what = (counts % 32 != 0) | (counts <= 0), "the thread count of a barrier must be a multiple of 32"

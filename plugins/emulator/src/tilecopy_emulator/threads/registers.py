@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise the hazard of a use of undefined bits; ``origins``: see :data:`..memory_model.access.REGISTER`."""
+        """Raise HazardError for a read of undefined bits. ``origins``: where each lane's bits come from, encoded as at ``REGISTER``."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))

@@ -79,7 +79,7 @@ class ReleaseAcquire:
         machine.launch.time.now += 1
 
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
-        """Return True if an atomic operation acquires nothing, releases nothing, and needs no history."""
+        """Return True if an atomic operation neither acquires nor releases, and its values need not be recorded for threads that poll."""
         launch = self.machine.launch
         sync_state = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
         return not (launch.polls or sync_state or access.releases or access.exchange or self.any_fenced)
@@ -284,7 +284,7 @@ class ReleaseAcquire:
     def record(
         self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False
     ) -> None:
-        """Record the value of a strong write; ``modify``: as in :meth:`release`, which is called next."""
+        """Record the value that a strong write stores, before :meth:`release`. ``modify``: True if an atomic operation writes."""
         machine = self.machine
         if not machine.launch.polls:
             return

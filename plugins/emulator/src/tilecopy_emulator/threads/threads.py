@@ -120,7 +120,7 @@ class Threads:
         return values if values.shape[0] == size else np.broadcast_to(values, (size, values.shape[1]))
 
     def stack(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
-        """Return several values with one row per lane, along a new axis."""
+        """Stack values, each with one row per lane, along a new axis."""
         return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:

@@ -230,7 +230,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
 
 @attrs.frozen
 class ArrayExpressions:
-    """Python expressions that read an array ``{0}``.
+    """Python expressions that read an array's properties and address; ``{0}`` stands for the array.
 
     Attributes:
         facts: expressions separated by commas, whose values decide if the array fits a kernel.

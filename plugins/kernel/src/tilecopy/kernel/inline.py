@@ -61,7 +61,7 @@ class InlineText:
 
     @classmethod
     def of(cls, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> InlineText:
-        """Return the text after all checks.
+        """Check PTX text and return it as an InlineText.
 
         Args:
             text: the text.
@@ -279,7 +279,7 @@ def check_fields(text: Any, count: int) -> None:
 
 
 def check_outputs(out: Any) -> None:
-    """Raise RequestError unless ``out`` has regions of fragments without common registers."""
+    """Raise RequestError unless ``out`` is a sequence of fragment regions that share no register."""
     if not isinstance(out, (tuple, list)):
         raise RequestError(f"inline_ptx: out must be a sequence of regions of fragments, got {short_repr(out)}")
     taken = set[tuple[Memory, int]]()

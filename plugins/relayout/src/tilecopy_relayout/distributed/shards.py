@@ -223,8 +223,8 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         "the shape except along shard_dim",
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
-    _same("the presence of out=", [request.out_shape is not None for request in requests])
-    _same("the presence of the result's extent", [request.extent is not None for request in requests])
+    _all_or_none("out=", [request.out_shape is not None for request in requests])
+    _all_or_none("the result's extent", [request.extent is not None for request in requests])
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
@@ -250,6 +250,17 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         if out != shards.out_shape(rank):
             raise RequestError(f"rank {rank}: out must have shape {shards.out_shape(rank)}, got {out}")
     return shards
+
+
+def _all_or_none(what: str, passed: Sequence[bool]) -> None:
+    """Raise RequestError with the ranks if an argument is passed on some ranks only."""
+    if len(set(passed)) > 1:
+        passing, others = [
+            ", ".join(str(rank) for rank, each in enumerate(passed) if each is yes) for yes in (True, False)
+        ]
+        raise RequestError(
+            f"{what} must be passed on all ranks or on none, got it on rank {passing} but not on rank {others}"
+        )
 
 
 def _same(what: str, values: Sequence[Any]) -> None:

@@ -130,7 +130,7 @@ def sector_elems(problem: Problem) -> int:
 
 @frozen
 class LayoutMode:
-    """A frozen record of a mode: a part of a dimension's coordinate in the box that selects a thread or a register.
+    """A frozen record of a layout mode: one factor of a dimension. Its coordinate selects a thread or a register.
 
     Attributes:
         dim: the dimension.
