@@ -13,7 +13,7 @@ from ..errors import PluginError
 from ..errors.fork_lock import LOCK
 from .entry_points import by_name, load_unique
 
-EXPORTS_GROUP = "tilecopy.cuda_cpp_export.v1"
+EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that export or explain plans: ``cuda_function``, ``cuda_header``, ``explain`` and ``notes``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"

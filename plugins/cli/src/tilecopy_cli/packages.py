@@ -15,7 +15,7 @@ from tilecopy_core.registry import VARIANTS_GROUP, Installed, distributions
 
 READERS = {
     VARIANTS_GROUP: "tilecopy-core",
-    "tilecopy.cuda_cpp_export.v1": "tilecopy-core",
+    "tilecopy.exports.v1": "tilecopy-core",
     "tilecopy.known.v1": "tilecopy-core",
     EXECUTORS_GROUP: "tilecopy",
     "tilecopy.commands.v1": "tilecopy-cli",
