@@ -375,3 +375,12 @@ def test_a_circle_is_seen(tmp_path: Path) -> None:
     (package / "low" / "base.py").write_text("def late(): from ..top import run")
     (package / "other.py").write_text("import json")
     assert {path.name for path in circle(imports_inside(package))} == {"__init__.py", "top.py", "base.py"}
+
+
+def test_entry_point_groups_are_those_of_the_contract() -> None:
+    """Packages of others register under these names, so a change of one is a new version."""
+    contract = {
+        f"tilecopy.{kind}.v1" for kind in ("variants", "executors", "commands", "exports", "known", "instructions")
+    }
+    groups = {group for project in SOURCES.values() for group in project.get("entry-points", {})}
+    assert groups == contract | {"pyinstaller40"}
