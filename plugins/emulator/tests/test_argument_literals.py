@@ -152,3 +152,10 @@ def test_variables_and_arrays_that_do_not_exist(tmp_path, words, status, value):
     done = run(tmp_path, ".param .u64 x", "", "zeros:int32:1", *words)
     assert done.exit_code == 2 if status == 2 else vars(done.exception)["exit_status"] == status
     assert value in f"{done.output}{done.exception}"
+
+
+@pytest.mark.parametrize("kind", ["zeros:uint8:%s", "ones:uint8:%s", "full:uint8:%s:1", "arange:uint8:%s"])
+def test_an_array_larger_than_any_emulation_is_refused_before_it_is_made(tmp_path, kind):
+    elems = 2**34 + 1
+    done = run(tmp_path, ".param .u64 p", "", kind % elems)
+    assert done.exit_code == 2 and str(elems) in done.output and str(2**34) in done.output

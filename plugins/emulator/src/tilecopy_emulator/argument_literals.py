@@ -37,7 +37,7 @@ _INTEGER = r"[+-]?(?:[0-9]{1,40}|0[xX][0-9a-fA-F]{1,40})"
 _ARRAY = re.compile(rf"([a-z]+):(\w+):({_EXTENT}(?:[,x]{_EXTENT})*)((?::[^:]+)*)")
 _NUMBERS = {"zeros": (0, 0), "ones": (0, 0), "arange": (0, 0), "random": (0, 1), "full": (1, 1), "randint": (1, 3)}
 """The least and the largest number of values after the shape of an array."""
-_MOST_BRACES = 50
+_MOST_BRACES, _MOST_BYTES = 50, 1 << 34
 _FORMS = (
     "a number, null, TYPE:NUMBER, FILE.npy, an array as zeros|ones|arange|random:TYPE:SHAPE (zeros:float32:64x64), full:TYPE:SHAPE:VALUE or "
     "randint:TYPE:SHAPE:LOW:HIGH, or a structure as {3,0.5} or struct:FIELD,..."
@@ -156,6 +156,8 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
         raise click.BadParameter(
             f"{short_repr(word)}: {', '.join(texts)} must be {'a number' if kind == 'full' else 'integers'}"
         )
+    if math.prod(shape) * dtype.itemsize > _MOST_BYTES:  # the system may promise memory that it lacks
+        raise click.BadParameter(f"{short_repr(word)}: an array must have at most {_MOST_BYTES} bytes")
     try:
         if kind in ("zeros", "ones"):
             return np.zeros(shape, dtype) if kind == "zeros" else np.ones(shape, dtype)
