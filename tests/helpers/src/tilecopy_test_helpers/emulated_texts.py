@@ -45,7 +45,7 @@ class Recorder:
         def compiling(program: Any) -> Any:
             compiled = compile_steps(program)
             texts = list(self.texts)  # another thread may add one meanwhile
-        text = next((text for known, text in texts if known is program.instructions), None)
+            text = next((text for known, text in texts if known is program.instructions), None)
             if text is not None and all(hold(each, program).needs.known for each in program.instructions):
                 self._write(text, str(program.target))
             return compiled
