@@ -46,7 +46,7 @@ AREAS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
         "Buffers, regions, scopes, targets and plans.",
         ("memory", "description", "dispatch", "costs"),
     ),
-    "kernels": ("tilecopy", "Kernels", "Kernels around copies.", ("kernel", "exports", "ptx")),
+    "kernels": ("tilecopy", "Kernels", "Kernels around copies.", ("kernel", "cuda_cpp_export", "module_text", "ptx")),
     "variants": ("tilecopy", "Variants", "Which variants are installed.", ("registry", "pluggy", "types")),
     "errors": ("tilecopy", "Errors", "What is raised, and when.", ("errors",)),
     "costs": ("tilecopy.costs", "Costs", "What a copy costs, counted before it runs.", ()),
