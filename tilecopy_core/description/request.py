@@ -465,7 +465,7 @@ def why_invalid(request: CopyRequest) -> str | None:
         return (
             f"destination {dst} has dtype {dst_dtype} but source {src} has {src_dtype}; a copy does not convert dtypes"
         )
-    if [each for each in dst.extents if each != 1] != [extent for extent in src.extents if extent != 1]:
+    if [extent for extent in dst.extents if extent != 1] != [extent for extent in src.extents if extent != 1]:
         return f"destination extents {dst.extents} and source extents {src.extents} must be equal (extents of 1 are ignored)"
     return None
 

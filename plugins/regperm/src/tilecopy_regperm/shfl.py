@@ -1,8 +1,8 @@
 """The variant regperm_shfl of copy: between register fragments if every element stays in its warp.
 
-What regperm declines because elements change lanes. ``shfl.sync`` fetches words of other lanes, ``prmt`` and ``selp`` put
-them together: half a shuffle a register and exchanged bit where the copy permutes the bits of (lane, register, byte), one
-for each source register and lane that a word draws on elsewhere.
+It takes the copies that regperm declines because elements change lanes. ``shfl.sync`` fetches words of other lanes, and ``prmt`` and
+``selp`` combine them. A copy that permutes the bits of (lane, register, byte) needs half a shuffle per register and exchanged bit. Any
+other copy needs one for each source register and lane that a word needs.
 """
 
 from __future__ import annotations

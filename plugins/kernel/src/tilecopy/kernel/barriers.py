@@ -76,8 +76,8 @@ class Mbarrier:
             self._kernel._check_symbols(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
-            there = at if cta_rank is None else ptx.mapa(at, cta_rank)
-            instructions.mbarrier_arrive(ptx, there, relaxed=relaxed)
+            address = at if cta_rank is None else ptx.mapa(at, cta_rank)
+            instructions.mbarrier_arrive(ptx, address, relaxed=relaxed)
 
         self._record("arrive", index, write)
 

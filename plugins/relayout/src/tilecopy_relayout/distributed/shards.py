@@ -256,7 +256,8 @@ def _all_or_none(what: str, passed: Sequence[bool]) -> None:
     """Raise RequestError with the ranks if an argument is passed on some ranks only."""
     if len(set(passed)) > 1:
         passing, others = [
-            ", ".join(str(rank) for rank, each in enumerate(passed) if each is yes) for yes in (True, False)
+            ", ".join(str(rank) for rank, is_passed in enumerate(passed) if is_passed is wanted)
+            for wanted in (True, False)
         ]
         raise RequestError(
             f"{what} must be passed on all ranks or on none, got it on rank {passing} but not on rank {others}"
