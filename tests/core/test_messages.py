@@ -48,7 +48,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: TileLayout(S[4, 4]).tile_to((6, 4)),
             tc.LayoutError,
-            "TileLayout(S[4, 4]) of atom_shape (4, 4) does not tile the shape (6, 4)",
+            "TileLayout(S[4, 4]): shape must be a multiple of atom_shape (4, 4), got (6, 4)",
         ),
         (
             lambda: tc.Swizzle(3, 3, 2),
@@ -100,7 +100,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory()[0:33, :]),
             tc.LayoutError,
-            'A[32, 32]: dimension 0: the region 0 : 33 is outside the extent 32; a copy may overhang with outside="zero", a number or "keep"',
+            'A[32, 32]: dimension 0: the region 0 : 33 is outside the extent 32; to copy an edge tile, pass outside="zero", a number or "keep"',
         ),
         (
             lambda: plan(memory("shared")[:, :], memory(dtype="float16")[:, :]),

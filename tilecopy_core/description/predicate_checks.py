@@ -37,7 +37,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None]) -> str | None:
-    """Return why the active threads, an overhang or an option of a request do not fit a variant's record, or None.
+    """Return why the active threads, elements out of bounds or an option of a request do not fit a variant's record, or None.
 
     ``looked`` caches the reason about threads under the record's ``threads``, because many records declare the same.
     """
@@ -60,7 +60,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, st
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return a reason that names the first missing required option, and the names of all missing ones; or None and ()."""
+    """Return a reason about the first missing required option, and the names of all missing options; or None and ()."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
@@ -78,18 +78,18 @@ def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
-    """Return a reason if a region of the copy may overhang and the variant does not declare ``edges``, else None."""
+    """Return a reason if a region may reach out of bounds and the variant does not declare ``edges``, else None."""
     if variant.edges or not request.may_exceed_bounds:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
-    why = f"{region} may overhang dimension {dim} of {region.buffer.name} (outside={request.outside})"
+    why = f"{region} may reach out of bounds in dimension {dim} of {region.buffer.name} (outside={request.outside})"
     advice = "declare bounds of scalars or a static grid that keep the region inside, or copy edge tiles with a variant that masks them"
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
 def scope_in(*kinds: str) -> Check:
-    """Return a check that the scope is one of these kinds."""
+    """Return a check that the scope's kind is one of ``kinds``."""
 
     def check(request: CopyRequest) -> str | None:
         kind = request.scope.kind
@@ -99,21 +99,21 @@ def scope_in(*kinds: str) -> Check:
 
 
 def all_threads_active(request: CopyRequest) -> str | None:
-    """Check that every thread of the scope reaches the copy. The reason names the axis along which some do not."""
+    """Check that every thread of the scope reaches the copy. The reason names an axis along which some threads are inactive."""
     return request.active.why_not_all(request.scope) or why_not_shared(request)
 
 
 def single_thread(request: CopyRequest) -> str | None:
-    """Check that exactly one thread reaches the copy, because each active thread would issue it again."""
+    """Check that exactly one thread reaches the copy, because each active thread would issue the whole copy."""
     if request.scope.kind != "thread":
-        return f"the scope must be thread, because a single thread issues this copy, got {request.scope.kind}"
+        return f"the scope must be thread, got {request.scope.kind}: a single thread issues this copy"
     active = request.active
     count = active.count()
     if count is None and active.cta_threads is not None:
         around = active.undecided or active.deciding[0][0]
-        return f"exactly one thread must reach the copy, but the enclosing condition '{around}' is not proved to be true in only one"
+        return f"exactly one thread must reach the copy, but the enclosing condition '{around}' may be true in several; put the copy inside if_(thread_id() == 0)"
     if count is not None and count != 1:
-        return f"exactly one thread must reach the copy, but {count} do; put it inside if_(thread_id() == 0)"
+        return f"exactly one thread must reach the copy, but {count} do; put the copy inside if_(thread_id() == 0)"
     return None
 
 

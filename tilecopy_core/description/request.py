@@ -52,7 +52,7 @@ COMPLETIONS: dict[str, tuple[str, ...]] = {
     "bulk_group": (
         "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
         "bulk_commit() by the thread that copied",
-        "bulk_wait(n) by the same thread; n newer groups may stay pending; with read=True only until the source is free",
+        "bulk_wait(n) by the same thread; n newer groups may stay pending; read=True waits only until the source has been read",
     ),
     "tcgen05_commit": (
         "tcgen05_commit(mbar) by the thread that copied",
@@ -160,11 +160,11 @@ class Option:
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
             rule = (
-                "a required option must not have one"
+                "be None, because the option is required"
                 if self.required
-                else f"it must have a type in {short_repr(self.types)}"
+                else f"have a type in {short_repr(self.types)}"
             )
-            raise PluginError(f"Option {self.name}: default {short_repr(self.default)} is not allowed, because {rule}")
+            raise PluginError(f"Option {self.name}: the default must {rule}, got {short_repr(self.default)}")
 
     def fits(self, value: object) -> bool:
         """Return whether a value has one of the types. An integer must also fit in 64 bits."""
@@ -224,7 +224,7 @@ class Variant:
         converter=_tuple,
     )
     completion: str = _field(
-        "a word such as 'mbarrier'",
+        "a string such as 'mbarrier'",
         default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
     )
     completion_steps: tuple[str, ...] = _field(
@@ -253,7 +253,7 @@ class Variant:
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
             if name not in known:
                 near = did_you_mean(name, known)
-                return f"its record names {what} {name!r}, which is unknown; the {plural} are {', '.join(known)}{near}"
+                return f"{what} {name!r} of its record is unknown; the {plural} are {', '.join(known)}{near}"
         return None
 
     @property
@@ -425,7 +425,7 @@ class CopyRequest:
         return self.options.get(RELAXED.name) is True
 
     def side_in(self, space: str) -> Region:
-        """Return the operand in a memory space, or the destination if both are in it."""
+        """Return the operand in a memory space, or the destination if both operands are in that space."""
         return self.dst if self.dst.buffer.space == space else self.src
 
 
@@ -504,7 +504,7 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Return why a start or a layout may differ between the threads of the scope, so that they copy different boxes, or None."""
+    """Return why threads of the scope may copy different boxes (a start or a layout differs between them), or None."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):

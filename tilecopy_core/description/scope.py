@@ -61,14 +61,14 @@ def cta(threads: int) -> Scope:
     """Return the scope of all threads of a CTA. Raises RequestError unless there are 1 to 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
-        one = "; give one integer, because a CTA has one dimension here" if isinstance(threads, (tuple, list)) else ""
+        one = "; give one integer, the total number of threads" if isinstance(threads, (tuple, list)) else ""
         raise RequestError(f"a CTA must have 1 to {MAX_CTA_THREADS} threads, got {short_repr(threads)}{one}")
     return Scope("cta", int(count))
 
 
 @lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
-    """Return the thread's index in its CTA, bounded by the CTA's size if it is known."""
+    """Return the thread's index in its CTA, bounded by the CTA's size, or by the limit of 1024 if ``cta_threads`` is None."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
@@ -83,7 +83,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return the value of an integer or condition in each thread of a CTA. It must depend only on the thread's index."""
+    """Return the value of an integer or condition in each thread of a CTA. The value must depend only on the thread's index."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
@@ -179,7 +179,7 @@ class ActiveThreads:
             if size is not None and self.cta_threads % size:
                 return f"the last {scope.kind} of a CTA of {self.cta_threads} threads has fewer than {size} threads"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
-                return f"the scope has {scope.threads} threads but the CTA has {self.cta_threads}"
+                return f"the scope must have all {self.cta_threads} threads of the CTA, got {scope.threads}"
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
@@ -205,7 +205,7 @@ class ActiveThreads:
         )
 
     def count(self) -> int | None:
-        """Return the number of active threads of the CTA, or None if it is not known."""
+        """Return the number of active threads of the CTA, or None if the number cannot be determined."""
         if self.cta_threads is None or self.undecided:
             return None
         if any(differs_within(value, Scope("cta", self.cta_threads)) for _, value in self.deciding):

@@ -11,7 +11,7 @@ from .request import CopyRequest
 
 
 def in_bytes(request: CopyRequest) -> CopyRequest | None:
-    """Return the equivalent request with both sides as uint8, or None if there is none or elements are already whole bytes.
+    """Return the same copy as a request on uint8 elements, or None if no such request exists or elements are whole bytes.
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
@@ -34,11 +34,11 @@ def why_not_in_bytes(request: CopyRequest) -> str:
         except LayoutError:
             return str(error)
         names = [f"{x.buffer.name}.view(dtype='uint8'){str(x).removeprefix(x.buffer.name)}" for x in (src, dst)]
-        advice = f"; or copy the whole bytes, from {names[0]} to {names[1]}"
+        advice = f"; or copy whole bytes: source {names[0]}, destination {names[1]}"
         return f"{error}{advice}" if dst_phase == src_phase else str(error)
     if dst_place != src_place:
         return f"the elements that share a byte must be neighbours along the same dimension of {request.src} and {request.dst}"
-    return f"copy bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
+    return f"copy bytes: from {src.buffer.name}.view(dtype='uint8') into {dst.buffer.name}.view(dtype='uint8')"
 
 
 def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
@@ -56,7 +56,7 @@ def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int
     if divisor_of(start) % per_byte or extent % per_byte:
         if not around or isinstance(start, Expr):
             raise LayoutError(
-                f"dimension {dim} of {region} must start and end at multiples of {per_byte} elements, because they share a byte"
+                f"dimension {dim} of {region} must start and end at a byte boundary (a multiple of {per_byte} elements)"
             )
         phase = start % per_byte
     place = sum(extent > 1 for extent in extents[:dim])

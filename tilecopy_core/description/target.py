@@ -85,7 +85,7 @@ class Target:
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(
-                f"feature {short_repr(feature)} is unknown{did_you_mean(feature, FEATURES)}; the features are {', '.join(FEATURES)}, and the targets"
+                f"feature {short_repr(feature)} is unknown{did_you_mean(feature, FEATURES)}; a feature must be a target such as 'sm_90' or one of {', '.join(FEATURES)}"
             )
         return any(self.is_or_follows(target_of(name)) for name in names)
 
@@ -101,7 +101,7 @@ class Target:
         return self.arch >= first.arch and (not first.suffix or in_family)
 
     def runs_on(self, major: int, minor: int) -> bool:
-        """Return whether a module for this target runs on a GPU of a compute capability."""
+        """Return whether a module for this target runs on a GPU with compute capability ``major.minor``."""
         capability = major * 10 + minor
         if self.suffix == "a":
             return capability == self.arch

@@ -126,15 +126,13 @@ class Plan:
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
-            gone = f"this plan needs variant {self.variant} ({self.package}), which cannot be used here"
+            gone = f"this plan needs variant {self.variant} ({self.package}), but cannot use it"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
             if option.required and request.options.get(option.name) is None:
                 what = f"option {option.name} must be {option.meaning}"
-                raise RequestError(
-                    f"{who}: {what}, and the plan was made without it: pass it to plan to emit instructions"
-                )
+                raise RequestError(f"{who}: {what}, but the plan was made without this option: pass the option to plan")
         ptx.comment(f"{request.op} {request.dst} <- {request.src} ({self.variant}, {request.scope})")
         try:
             answer = registry.call(plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
@@ -220,7 +218,7 @@ def plan(
     cluster: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Return the plan of one copy: the chosen variant and its partition. It needs no kernel and no GPU.
+    """Return the plan of one copy: the chosen variant and its partition. Planning needs no kernel and no GPU.
 
     Args:
         dst: destination region.
@@ -280,7 +278,7 @@ def _registry(value: Registry | None) -> Registry:
 
 
 def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry: Registry) -> Plan:
-    """Return the plan of a request that is known to be valid, as :func:`plan` does.
+    """Return the plan of a valid request, without the checks and warnings of :func:`plan`.
 
     Which records fit an op, memory spaces and a target is computed once for each such combination, so the time of a
     dispatch depends on its candidates and not on the number of installed variants.
@@ -317,7 +315,7 @@ def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
-    """Warn of a plan's likely mistakes, once per kind, at ``where`` (a ``file:line``) or at the first caller outside tilecopy."""
+    """Warn of a plan's likely mistakes, once per kind of mistake, at ``where`` (``file:line``) or the caller outside tilecopy."""
     for note in plan.notes:
         if note.kind != "option":
             registry.advise(note.kind, f"{plan.request}: {note.text}", where)
@@ -343,7 +341,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         named = table.plugin_named(name)
         if named is not None and named.variant is None and named.status != "disabled":
             reason = named.reason or "it wraps the hooks of variants and cannot lower a copy"
-            raise PluginError(f"variant= names {short_repr(name)}, which cannot be used: {reason}")
+            raise PluginError(f"variant {short_repr(name)} cannot be used: {reason}")
         if named is None and name not in known_variants():
             raise no_variant(request, demanded, others, table)
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []

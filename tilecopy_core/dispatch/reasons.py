@@ -99,8 +99,8 @@ def _missing_metadata() -> str:
     """Return a message if tilecopy is imported but the metadata of its packages are missing, else ""."""
     if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
         return (
-            "tilecopy is imported, but no variant was found because its metadata (the folders tilecopy*.dist-info) are not on "
-            "sys.path: bundle them into the program (docs/packages.md, Frozen programs)"
+            "no variant was found: the folders tilecopy*.dist-info (metadata of packages) must be on sys.path; "
+            "bundle them into the program (docs/packages.md, Frozen programs)"
         )
     return ""
 
@@ -118,5 +118,5 @@ def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Tabl
         if option_name not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
             near = did_you_mean(option_name, takers)
-            return f"no installed variant of {op} takes option {option_name!r}; their options are {taken}{near}"
+            return f"no installed variant of {op} takes option {option_name!r}; the options of {op} are {taken}{near}"
     return ""

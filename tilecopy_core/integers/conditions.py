@@ -69,8 +69,8 @@ class Condition:
 
     def __bool__(self) -> bool:
         raise RequestError(
-            f"'{self!r}' is known only when the kernel runs: branch on it with KernelBuilder.if_, join conditions with "
-            "& | ~ instead of and, or, not (with parentheses), and compare structure with tilecopy_core.structural_equal"
+            f"'{self!r}' is known only when the kernel runs: to branch, use KernelBuilder.if_; to combine conditions, put "
+            "each in parentheses and use & | ~; to compare structure, use tilecopy_core.structural_equal"
         )
 
     def __repr__(self) -> str:

@@ -64,7 +64,7 @@ class Atom:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Symbol(Atom):
-    """An integer whose value is known only at run time. :func:`symbol` returns an expression of one.
+    """An integer whose value is known only at run time. :func:`symbol` returns a new symbol as an expression.
 
     Two symbols are equal when they are the same object (or name the same special register) with the same bounds; the name is only
     how it prints.
@@ -152,7 +152,7 @@ class Expr(RunTime):
 
     const: int
     terms: tuple[Term, ...]
-    has = "integers known at run time have + - * ^ and comparisons, and // % by a positive constant"
+    has = "integers known only at run time support + - * ^ and comparisons, and // % by a positive constant"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self.const, self.terms)
@@ -200,7 +200,7 @@ class Expr(RunTime):
 
     def __index__(self) -> int:
         raise RequestError(
-            f"a plain integer is required here, got {self}, whose value is known only when the kernel runs"
+            f"the value must be a plain integer, got {self}: a symbolic integer is known only when the kernel runs"
         )
 
     def __bool__(self) -> bool:
@@ -215,7 +215,7 @@ def is_int_like(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value. An integer of NumPy or another framework is converted to an int."""
+    """Return a value, converted to an int if it is an integer of NumPy or another framework."""
     if type(value) is int or isinstance(value, Expr):
         return value
     number = integer(value)
@@ -254,7 +254,7 @@ def symbol(
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
         what = "value" if multiple_of == 1 else f"multiple of {short_repr(multiple_of)}"
         raise RequestError(
-            f"symbol {name}: there must be a {what} from lower={short_repr(lower)} to upper={short_repr(upper)}, but there is none"
+            f"symbol {name}: the range from lower={short_repr(lower)} to upper={short_repr(upper)} must contain a {what}"
         )
     return of_atom(Symbol(name, lower, upper, multiple_of, varies))
 
@@ -395,7 +395,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
 
 
 def xor(left: Int, right: Int) -> Int:
-    """Return the bitwise exclusive or of two integers. It is their sum if they cannot have a bit in common."""
+    """Return the bitwise exclusive or of two integers. The result is their sum if no bit can be set in both."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
     if structural_equal(left, right):
@@ -446,7 +446,7 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Return the smallest and the largest value of an integer. Each is None if it is not known."""
+    """Return the smallest and the largest value of an integer. A bound that cannot be derived is None."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 

@@ -17,7 +17,7 @@ from .axes import Axis, OnAxis, m
 
 @frozen(repr=False)
 class Iter:
-    """A frozen record of ``extent`` steps of ``stride`` elements along ``axis``."""
+    """A frozen record of ``extent`` positions along ``axis``, ``stride`` elements apart."""
 
     extent: int
     stride: Int = attrs.field(eq=key_of)
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs without those of extent 1. Neighbours that are contiguous on every side are fused."""
+    """Return pairs of iters without those of extent 1. Neighbours that are contiguous on every side are fused."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -98,7 +98,7 @@ def box(
 
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
-    """Return whether ``[start, start + extent)`` is certainly not a part of ``[0, size)``."""
+    """Return whether ``[start, start + extent)`` is proved to reach outside ``[0, size)``."""
     lower, upper = bounds_of(start)
     if not isinstance(size, Expr):
         return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if no iters fit them."""
+    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if no iters exist."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset from the piece before an index to the piece that begins there, or None if the pieces differ."""
+        """Return the offset from the piece that ends at index ``at`` to the next piece, or None if the two pieces differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

@@ -83,7 +83,7 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from the first address to the last along an axis. It may be symbolic. An empty shape has 0."""
+        """Return the number of elements from first to last address along an axis: 0 for an empty shape, else plain or symbolic."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):
@@ -97,5 +97,5 @@ class StridedLayout:
         """Return :meth:`reach` as a plain integer. Raises :class:`LayoutError` if it is symbolic."""
         reach = self.reach(axis)
         if isinstance(reach, Expr):
-            raise LayoutError(f"the span of {self} must be known here, got {reach}")
+            raise LayoutError(f"the span of {self} must be a constant, got {reach}")
         return reach

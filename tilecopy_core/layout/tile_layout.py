@@ -32,7 +32,7 @@ N = TypeVar("N", int, Int)
 
 @frozen(init=False, repr=False)
 class TileLayout:
-    """A map from logical coordinates to places on hardware axes: ``TileLayout(S[(32, 8) : (1 @ laneid, 1)])``.
+    """A map from logical coordinates to positions along hardware axes: ``TileLayout(S[(32, 8) : (1 @ laneid, 1)])``.
 
     Attributes:
         shard: the iters that a coordinate is split across, last fastest.
@@ -150,7 +150,7 @@ class TileLayout:
         return shape
 
     def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
-        """Return the place of a coordinate (of replica 0), as ``{axis name: element offset}``.
+        """Return the position of a coordinate in replica 0, as ``{axis name: element offset}``.
 
         The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, a shape of this layout's
         size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
@@ -180,15 +180,15 @@ class TileLayout:
         return place if self.swizzle is None else {**place, m.name: self.swizzle.apply(place.get(m.name, 0))}
 
     def along(self, axis: Axis, index: Int) -> Int:
-        """Return the place of a flat index along one axis, before the swizzle. The index is assumed to be in bounds."""
+        """Return the position of a flat index along one axis, before the swizzle. The index is assumed to be in bounds."""
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
-        """Return every place of a coordinate: :meth:`apply` once for each combination of the replica iters."""
+        """Return the position of a coordinate in every replica: :meth:`apply` once for each combination of the replica iters."""
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
-                f"{self} must have at most {MOST_PLACES} replicas to list the places of {short_repr(coordinate)}"
+                f"{self} must have at most {MOST_PLACES} replicas to list the positions of {short_repr(coordinate)}"
             )
         for it in self.replica:
             on = it.axis.name
@@ -196,7 +196,7 @@ class TileLayout:
         return [self._apply_swizzle(place) for place in places]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from place 0 to the last place along an axis, rounded up to whole blocks of the swizzle."""
+        """Return the number of elements from position 0 to the last along an axis, rounded up to whole blocks of the swizzle."""
         start, iters = self.offset_on(axis), self.shard + self.replica
         last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
@@ -208,7 +208,7 @@ class TileLayout:
             raise LayoutError(f"span: axis must be an Axis, such as m or laneid, got {short_repr(axis)}")
         reach = self.reach(axis)
         if isinstance(reach, Expr):
-            raise LayoutError(f"the span of {self} along {axis} must be known here, got {reach}")
+            raise LayoutError(f"the span of {self} along {axis} must be a constant, got {reach}")
         return reach
 
     def canonicalize(self) -> TileLayout:
@@ -217,7 +217,7 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return an equal layout in which each iter belongs to one dimension of a shape, and ``len(shape) + 1`` separators.
+        """Return an equal layout in which each iter belongs to one dimension of a shape, and the separators between dimensions.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -267,7 +267,7 @@ class TileLayout:
         return self.box(shape, starts, checked_extents(extents, "slice"))
 
     def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """Return the layout of a box as :meth:`slice` does, for starts and extents that may overhang the shape."""
+        """Return the layout of a box as :meth:`slice` does, for starts and extents that may reach past the shape."""
         try:
             parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
@@ -299,7 +299,7 @@ class TileLayout:
         shape = checked_extents(shape, "shape")
         atom = checked_extents([it.extent for it in self.shard] if atom_shape is None else atom_shape, "atom_shape")
         if len(atom) != len(shape) or any(big % small for big, small in zip(shape, atom, strict=True)):
-            raise LayoutError(f"{self} of atom_shape {atom} does not tile the shape {short_repr(shape)}")
+            raise LayoutError(f"{self}: shape must be a multiple of atom_shape {atom}, got {short_repr(shape)}")
         groups = self.by_dimension(self.check_admits(atom, "tile_to, atom_shape"))
         counts = [big // small for big, small in zip(shape, atom, strict=True)]
         step = self.unswizzled.span()
@@ -314,7 +314,7 @@ Layout = TileLayout
 
 
 def SwizzledLayout(swizzle: Swizzle, layout: TileLayout) -> TileLayout:
-    """Return a layout with a swizzle of the place on the axis ``m``. Raises LayoutError if the layout already has a swizzle."""
+    """Return a layout with swizzled positions along the axis ``m``. Raises LayoutError if the layout already has a swizzle."""
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(
             f"SwizzledLayout: swizzle must be a Swizzle, such as swizzle('128B', 'float16'), got {short_repr(swizzle)}"
@@ -336,7 +336,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 
 
 def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
-    """Return the place of a flat index along an axis, counted from ``start``. The index is assumed to be in bounds."""
+    """Return the position of a flat index along an axis, counted from ``start``. The index is assumed to be in bounds."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
         inner //= it.extent

@@ -318,7 +318,7 @@ _HOLDER = optional(instance_of("a shared Buffer or an address", Buffer, int))
 
 @frozen(repr=False)
 class Region:
-    """A frozen record of a box of a buffer: its extents are static, its starts may be symbolic, and it may overhang the buffer.
+    """A frozen record of a box of a buffer. Extents are static. Starts may be symbolic. The box may reach past the buffer.
 
     ``starts`` is the coordinate of its first element. ``inside`` has a pair of flags per dimension: whether enclosing conditions
     prove that the box does not exceed the low and the high end; () if they prove nothing. Raises LayoutError for malformed values.
@@ -372,7 +372,7 @@ class Region:
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Return the number of elements from the end of the box to the end of a dimension. It is negative if the box overhangs."""
+        """Return the number of elements from the end of the box to the end of a dimension, negative if the box reaches past it."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:
@@ -383,8 +383,8 @@ class Region:
                     ", and a negative start does not count from the end" if isinstance(start, int) and start < 0 else ""
                 )
                 raise LayoutError(
-                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; a copy may "
-                    'overhang with outside="zero", a number or "keep"'
+                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; "
+                    'to copy an edge tile, pass outside="zero", a number or "keep"'
                 )
 
     def __repr__(self) -> str:

@@ -41,13 +41,13 @@ def rescale_layout(
     scale = _Scale(max(1, old_bits // new_bits), max(1, new_bits // old_bits))
     if isinstance(layout, StridedLayout):
         dim = _contiguous_dimension([[Iter(1, stride)] for stride in layout.strides])
-        shape = (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its contiguous extent"), *shape[dim + 1 :])
+        shape = (*shape[:dim], scale.of(shape[dim], f"the contiguous extent of dimension {dim}"), *shape[dim + 1 :])
         strides = tuple(1 if d == dim else scale.of(stride, "the stride") for d, stride in enumerate(layout.strides))
         return StridedLayout(shape, strides), shape
     owned = layout.by_dimension(shape)
     dim = _contiguous_dimension(owned, may_be_new=scale.more > 1)
     last = owned[dim].pop() if owned[dim] else Iter(1, 1, TCol if TCol in layout.axes else m)
-    extent = scale.of(last.extent, f"dimension {dim}: its contiguous extent")
+    extent = scale.of(last.extent, f"the contiguous extent of dimension {dim}")
     assert isinstance(extent, int)
     shard = [[scale.of_iter(it) for it in iters] for iters in owned]
     if extent > 1:
@@ -58,7 +58,7 @@ def rescale_layout(
         {axis: scale.of(layout.offset_on(axis), "the offset", axis) for axis in layout.axes},
         None if layout.swizzle is None else scale.of_swizzle(layout.swizzle),
     )
-    return rescaled_layout, (*shape[:dim], scale.of(shape[dim], f"dimension {dim}: its extent"), *shape[dim + 1 :])
+    return rescaled_layout, (*shape[:dim], scale.of(shape[dim], f"the extent of dimension {dim}"), *shape[dim + 1 :])
 
 
 def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) -> int:
@@ -80,12 +80,12 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Return a number of old elements as a number of new ones. Along an axis that does not count elements, it does not change."""
+        """Convert a number of old elements to new elements. A value along an axis of threads or lanes is returned unchanged."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
             raise LayoutError(
-                f"{what} must be a multiple of the {self.fewer} elements that form a new one, but this is not proved for {value}"
+                f"{what} must be proved to be a multiple of {self.fewer} (old elements per new element), got {value}"
             )
         return mul(value, self.more) // self.fewer
 
@@ -96,7 +96,7 @@ class _Scale:
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
-                f"{swizzle} keeps {swizzle.chunk_elems} elements contiguous, but a new element consists of {self.fewer}"
+                f"a new element must fit into the {swizzle.chunk_elems} elements that {swizzle} keeps contiguous, got {self.fewer}"
             )
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 

@@ -54,21 +54,21 @@ class Bindings(Protocol):
     inlined: bool
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a global buffer's 64-bit address."""
+        """Return the register that holds a global buffer's 64-bit address."""
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a shared buffer's 32-bit address."""
+        """Return the register that holds a shared buffer's 32-bit address."""
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register of a symbol that is not a loop index."""
+        """Return the register that holds a symbol's value. The symbol must not be a loop index."""
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Return the registers of a local buffer: its span, packed into words of 32 bits (64 for 64-bit elements)."""
+        """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements)."""
 
 
 @frozen(eq=False)
 class SharedPlan:
-    """A frozen record of a kernel's shared memory: the buffers in order, and the offset of each in bytes, by memory.
+    """A frozen record of a kernel's shared memory: the buffers in order, and the byte offset of each buffer.
 
     ``size_bytes`` is the shared memory of the CTA, including alignment gaps. ``dynamic`` says whether the buffers are in a
     dynamic pool, because they exceed the static limit of 48 KiB.
@@ -113,13 +113,13 @@ class KernelBindings:
     _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a buffer's global address, converted once from the kernel parameter."""
+        """Return the register that holds a buffer's global address, converted once from the kernel parameter."""
         root, place = emitter.blocks[0], Written(f"[param_{buffer.name}]")
         loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", place)
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register of a shared buffer's address. Raises PtxError for a buffer of another kernel."""
+        """Return the register that holds a shared buffer's address. Raises PtxError for a buffer of another kernel."""
         shared, root = self.shared, emitter.blocks[0]
         if buffer.memory not in shared.buffers:
             raise PtxError(f"the shared buffer {buffer.name} must be declared by this kernel, but it is not")
@@ -128,7 +128,7 @@ class KernelBindings:
         return pure_once(emitter, root, ("shared", buffer.memory), "add.s32", "b32", base, start) if start else base
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register of a symbol. Raises PtxError for a symbol of a closed loop or of another kernel."""
+        """Return the register that holds a symbol's value. Raises PtxError for a symbol of a closed loop or of another kernel."""
         root = emitter.blocks[0]
         if symbol.register:
             return pure_once(emitter, root, ("special", symbol.register), "mov.u32", "b32", Written(symbol.register))
@@ -145,7 +145,7 @@ class KernelBindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Return the address of a kernel parameter after the caller's parameters. Equal recipes share one parameter."""
+        """Add a kernel parameter after the caller's parameters, and return its address. Equal recipes share one parameter."""
         if recipe not in self.host_parameters:
             self.host_parameters[recipe] = f"{recipe.parameter_stem}{len(self.host_parameters)}"
         name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]

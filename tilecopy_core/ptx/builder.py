@@ -36,7 +36,7 @@ def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | 
 
 
 class PtxBuilder(IndexEmitter):
-    """A builder for the instructions of one kernel with ``cta_threads`` threads per CTA and some shared buffers.
+    """A builder that writes the instructions of one kernel, with ``cta_threads`` threads per CTA and ``shared`` buffers.
 
     It raises TargetError for instructions that the target does not support. ``bindings`` provide the operands of a copy that is
     not written into a kernel.
@@ -132,7 +132,7 @@ class PtxBuilder(IndexEmitter):
     # ------------------------------------------------------------------------------------------- registers as memory
 
     def fragment(self, buffer: Buffer) -> list[Register]:
-        """Return the registers of a local buffer: its span, packed into words of 32 bits (64 for 64-bit elements)."""
+        """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements)."""
         return self.bindings.fragment(self, buffer)
 
     def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
@@ -198,7 +198,7 @@ class PtxBuilder(IndexEmitter):
         """
         if self.bindings.inlined:
             raise PtxError(
-                "instructions at the start of a kernel are not supported in a copy that is exported as a function"
+                "a copy that is exported as a function must not write to the start of the kernel; use the copy in a kernel"
             )
         if key in self._written_once:
             return
@@ -222,7 +222,7 @@ class PtxBuilder(IndexEmitter):
         make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
         if make is None:
             raise PtxError(
-                "parameters that the launch computes are not supported in a copy that is exported as a function"
+                "a copy that is exported as a function must not add parameters to the kernel; use the copy in a kernel"
             )
         self._required = merge(self._required, recipe.needs_on(self.target))
         return make(self, recipe)
@@ -291,6 +291,6 @@ class PtxBuilder(IndexEmitter):
         return "shared::cta" if self.target.arch >= 120 else "shared::cluster"
 
     def bulk_copy_to_cluster(self, destination: Address, source: Address, nbytes: int, barrier: Address) -> None:
-        """Write ``cp.async.bulk`` from this CTA's shared memory to another CTA's, completing on an mbarrier there."""
+        """Write ``cp.async.bulk`` to another CTA's shared memory. The copy completes on an mbarrier of that CTA."""
         operation = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
         self.instr(operation, destination, source, nbytes, barrier)

@@ -103,7 +103,7 @@ class Emitter:
 
     @property
     def needs(self) -> Needs:
-        """The requirements of all written instructions and of :meth:`PtxBuilder.require`."""
+        """The PTX version and target that all written instructions and calls of :meth:`PtxBuilder.require` require."""
         return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
@@ -167,7 +167,7 @@ class Emitter:
         self._allowed.add(instruction)
 
     def raw(self, text: str) -> None:
-        """Write PTX text with indented lines. The instructions in it determine the requirements."""
+        """Write indented lines of PTX. Instructions in the text raise the PTX version and target that the module requires."""
         if not text.isascii():
             raise PtxError(f"PTX text must consist of ASCII characters, got {short_repr(text)}")
         for part in parse_lines(text):
@@ -214,7 +214,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Open a nested block. At its end, its lines are added to the enclosing body, and its bindings end."""
+        """Open a nested block. When the block closes, its lines are added to the enclosing body, and its bindings end."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened

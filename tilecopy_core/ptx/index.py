@@ -62,7 +62,7 @@ class IndexEmitter(Emitter):
         return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
 
     def value(self, value: Int, bits: int = 32) -> Register:
-        """Return a register of ``bits`` bits, 32 or 64, with an integer. Raises PtxError if the integer may not fit in 32 bits."""
+        """Return a register of 32 or 64 ``bits`` that holds an integer. Raises PtxError if a 32-bit register may be too small."""
         if bits == 32 and not self._fits(value):
             raise PtxError(
                 f"the value {short_repr(value)} must fit in 32 bits, but its bounds are {short_repr(bounds_of(value))}: declare closer "
@@ -149,7 +149,7 @@ class IndexEmitter(Emitter):
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
-                f"the value {short_repr(value)} must fit in the 64 bits in which it is computed, but its bounds are {short_repr(lower)} and "
+                f"the value {short_repr(value)} must fit in 64 bits, but its bounds are {short_repr(lower)} and "
                 f"{short_repr(upper)}: declare lower= and upper= of its scalars"
             )
         return value

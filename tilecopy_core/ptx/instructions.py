@@ -1,4 +1,4 @@
-"""The table of instructions: the requirements of each on a target, and the rules for its operands.
+"""The table of instructions: the target and PTX version that each requires, and the rules for its operands.
 
 ``PtxBuilder.instr`` looks up every instruction here, emitted or inline, and so does the emulator. The requirements decide
 the header's ``.version`` and ``.target``, and the rules for operands are the builder's checks. The forms of the opcodes
@@ -25,7 +25,7 @@ __all__ = ["OpcodeForm", "Instruction", "Needs", "Place", "Role", "forms_of", "i
 
 @frozen
 class Needs:
-    """A frozen record of an instruction's requirements on a module's header.
+    """A frozen record of the target and PTX version that an instruction requires in a module's header.
 
     Attributes:
         arch: the lowest architecture.
@@ -126,7 +126,7 @@ class Role:
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role that a notation in the table means: ``r``, ``w``, ``x``, ``n``, ``[r]``, ``[w:shared]``, ``[r*]`` or ``(w)``.
+        """Return the role of an operand from its notation in the table, such as ``r``, ``[w:shared]`` or ``(w)``.
 
         The ``nbytes`` of an address are 1 where the opcode says how many.
         """
@@ -146,7 +146,7 @@ _VECTOR = pattern(r"v([248])")
 
 @frozen
 class Instruction:
-    """A frozen record of an opcode's requirements, and of the rules for its operands (None for no rule).
+    """A frozen record of an opcode: the target and PTX version that it requires, and the rules for its operands.
 
     Attributes:
         ways: what it needs; more than one where targets have it by different PTX ISA versions, older targets first.
@@ -162,11 +162,11 @@ class Instruction:
 
     @property
     def needs(self) -> Needs:
-        """The requirements on the oldest target that has the instruction."""
+        """What the instruction requires on the oldest target that has the instruction."""
         return self.ways[0]
 
     def needs_on(self, target: Target) -> Needs | None:
-        """Return the requirements on a target, or None if the target does not have the instruction."""
+        """Return what the instruction requires on a target, or None if the target does not have the instruction."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, values: Sequence[object]) -> None:

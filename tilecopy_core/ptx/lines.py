@@ -150,7 +150,7 @@ AnyLine: TypeAlias = Line | Label | Text
 
 
 def parse_lines(text: str) -> Iterator[Line | Label | str]:
-    """Yield the instructions and labels of text without comments, and everything else as text.
+    """Yield the instructions and labels in PTX text as records, and other statements as strings. Comments are dropped.
 
     The latter are braces of blocks, directives, and an incomplete statement. A brace where a statement may begin opens or
     closes a block; a brace inside a statement belongs to a vector operand.
@@ -183,7 +183,7 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the names of registers in an operand, or all names in an operand that is text. Text of the builder itself has none."""
+    """Return the names of registers in an operand, or all names in an operand that is a string. A :class:`Written` has none."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 

@@ -1,4 +1,4 @@
-"""The installed distributions on ``sys.path``. If several folders have one, the first wins, as for ``import``."""
+"""The installed distributions on ``sys.path``. If several folders have the same distribution, the first folder wins."""
 
 from __future__ import annotations
 

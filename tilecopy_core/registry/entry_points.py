@@ -124,7 +124,7 @@ def _why_malformed(point: EntryPoint, twins: list[str]) -> str:
     if not _REFERENCE.fullmatch(point.value):
         return "the value must be a module or module:attribute that Python can import"
     if len(set(twins)) > 1:
-        return f"its package must declare the name once, but declares it as {' and '.join(twins)}"
+        return f"its package must declare one value for this name, got {' and '.join(twins)}"
     return ""
 
 
@@ -190,8 +190,8 @@ def load(source: Source) -> Any:
     except BaseException as error:
         raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        what = f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time, which delays the first copy"
-        warn_outside(what, SlowPluginWarning)
+        took = f"{seconds:.1f} s of CPU time (limit {SLOW_IMPORT_SECONDS:g} s) and delays the first copy"
+        warn_outside(f"importing {source.name} ({source.owner}) took {took}", SlowPluginWarning)
     return plugin
 
 

@@ -93,7 +93,7 @@ def manager_of(
     report_seconds: Callable[[Plugin, str, float], None],
     report_fault: Callable[[WrapperCall], None],
 ) -> pluggy.PluginManager:
-    """Return a manager that calls the hooks of one plugin, with a guard around each wrapper.
+    """Return a manager that calls the hooks of one plugin and reports wrappers that break the rules.
 
     Args:
         plugin: the variant, or the core's own dispatch.
@@ -190,7 +190,7 @@ class WrapperCall:
             self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any, error: BaseException | None) -> Any:
-        """Run the wrapper's second half with the wrapped result or exception, and return the result to pass on."""
+        """Run the wrapper's code after its ``yield`` with the wrapped result or exception, and return the result to pass on."""
         if not self._ended and error is not None:
             self._go_on("throw", error)
         elif not self._ended:
@@ -201,7 +201,7 @@ class WrapperCall:
             if not self.fault:
                 answer = self._allowed_answer(answer)
         if self.wrote:
-            self.fault = "wrote instructions, which only the variant may do"
+            self.fault = "wrote instructions; only the variant may write instructions"
         return answer
 
     def _allowed_answer(self, came: Any) -> Any:

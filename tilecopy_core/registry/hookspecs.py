@@ -1,4 +1,4 @@
-"""The hook specifications of variants: the whole contract of a plugin author (tutorial: docs/tutorial.md).
+"""The hook specifications: the interface between the core and a variant plugin (tutorial: docs/tutorial.md).
 
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
@@ -75,7 +75,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 @hookspec(firstresult=True)
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Any) -> Any:
-    """Return the plan of a request. Only the core implements this hook: it asks every candidate, and the chosen one partitions.
+    """Return the plan of a request. Only the core implements this hook. A plugin without a record may wrap it.
 
     The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` are the names that
     ``variant=`` gives, in order, or (); ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
@@ -98,10 +98,10 @@ class VariantPlugin(Protocol):
         """The variant's record."""
 
     def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
-        """See :func:`tilecopy_predicate`."""
+        """Return Accept or Decline for a request; see :func:`tilecopy_predicate`."""
 
     def tilecopy_partition(self, request: CopyRequest) -> Any | Decline:
-        """See :func:`tilecopy_partition`."""
+        """Return the partition of a request, or Decline; see :func:`tilecopy_partition`."""
 
     def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
-        """See :func:`tilecopy_emit`."""
+        """Write the copy's instructions to ``ptx``; see :func:`tilecopy_emit`."""

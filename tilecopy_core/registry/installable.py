@@ -38,5 +38,5 @@ def _found_on(path: tuple[str, ...]) -> Mapping[str, KnownVariant]:
             table = load(source)
             variants = {name: known for name, known in table.items() if isinstance(known, KnownVariant)} | variants
         except Exception as error:
-            warn_outside(f"the table of known variants of {source.owner} is ignored: {short_error(error)}")
+            warn_outside(f"the table of installable variants of {source.owner} is ignored: {short_error(error)}")
     return variants

@@ -18,7 +18,7 @@ EXPORTS_GROUP = "tilecopy.exports.v1"
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
-KNOWN = "install tilecopy-partitions, which lists the first-party variants (from a checkout: pip install plugins/partitions)"
+KNOWN = "install tilecopy-partitions for a list of the first-party variants (from a checkout: pip install plugins/partitions)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
 _ERRORS = ("AssemblerError", "HazardError", "LaunchError")
 _FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel", "ptx_text")
@@ -56,7 +56,7 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
 
 @cache
 def exporter(name: str) -> Callable[..., Any]:
-    """Return a function that exports or explains plans by the name of its entry point, such as ``"cuda_function"``.
+    """Return the export or explain function whose entry point has a name such as ``"cuda_function"``.
 
     Raises PluginError if no package provides it (the message says what to install), or if its package fails to load.
     """

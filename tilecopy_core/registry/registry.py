@@ -214,7 +214,7 @@ class Registry:
                     )
                 if variant.name != source.name:
                     raise PluginError(
-                        f"its record has the name {variant.name!r}, but its entry point has {source.name!r}"
+                        f"its record must have the name of its entry point, {source.name!r}, got {variant.name!r}"
                     )
                 if why := variant.why_unusable():
                     raise PluginError(why)
@@ -222,7 +222,7 @@ class Registry:
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError(
-                    "it is an observer, so its tilecopy_emit must not take ptx, through which it could write"
+                    "its tilecopy_emit must not take ptx, because an observer must not write instructions"
                 )
         except KeyboardInterrupt:
             raise
@@ -308,7 +308,7 @@ class Registry:
     def _report_seconds(self, plugin: Plugin, hook: str, seconds: float) -> None:
         """Warn of a plugin whose hook was slow."""
         if seconds > SLOW_SECONDS[hook]:
-            what = f"{hook} took {seconds:.1f} s of CPU time for one copy; {plugin.source.advice}"
+            what = f"{hook} took {seconds:.1f} s of CPU time for one copy (limit {SLOW_SECONDS[hook]:g} s); {plugin.source.advice}"
             kind = "wrapper" if plugin.variant is None else "variant"
             message = f"{kind} {plugin.name} ({plugin.source.owner}): {what}"
             self._warn_once(("slow", plugin, hook), message, SlowPluginWarning)
@@ -353,7 +353,7 @@ def _clash(source: Source, claimants: list[Source]) -> str:
     for rival in claimants:
         if _first_party(rival):
             return (
-                f"{source.owner} claims the name {source.name!r}, which belongs to {rival.owner}; "
+                f"{source.owner} claims the name {source.name!r} of {rival.owner}; "
                 f"pip uninstall {source.package}, or ask its author for another name"
             )
     owners = " and by ".join(sorted(claimant.owner for claimant in claimants))

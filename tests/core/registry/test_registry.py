@@ -158,7 +158,7 @@ def test_a_variant_may_still_decline_in_partition() -> None:
         (ImportError("no module named acme_rt"), "acme-bad 1.0 failed to load: ImportError: no module named acme_rt"),
         (SimpleNamespace(), "must have an attribute 'variant'"),
         (SimpleNamespace(variant="bad"), "must be a tilecopy_core.Variant"),
-        (variant("other"), "its record has the name 'other', but its entry point has 'bad'"),
+        (variant("other"), "its record must have the name of its entry point, 'bad', got 'other'"),
         (variant("bad", op="move"), "op 'move'"),
         (
             SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit),

@@ -66,7 +66,7 @@ def how_to_install(assembler: str) -> str:
 
 
 def available_assemblers() -> dict[str, str]:
-    """Return a dict from each assembler that works here to its version (nvJitLink) or its path (ptxas)."""
+    """Return a dict from each assembler that works on this machine to its version (nvJitLink) or its path (ptxas)."""
     return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 

@@ -1,4 +1,4 @@
-"""The errors of running kernels: launch errors, assembler errors, and hazards that the emulator finds."""
+"""Errors of a kernel's assembly and launch, and hazards that the emulator finds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LaunchError(TilecopyError, RuntimeError):
 
 
 class AssemblerError(TilecopyError, RuntimeError):
-    """Raised when an assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or rejects its input. The message has its log."""
+    """Raised when an assembler or compiler (nvJitLink, ptxas, NVRTC) is missing or rejects its input. The message contains the log."""
 
 
 class HazardError(TilecopyError, RuntimeError):

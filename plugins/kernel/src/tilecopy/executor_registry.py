@@ -39,7 +39,7 @@ class Executor(Protocol):
     name: str
 
     def unavailable_reason(self, kernel: Any = None) -> str | None:
-        """Return the reason that the executor cannot run here (or cannot run this kernel), or None."""
+        """Return the reason that the executor cannot run on this machine (or cannot run this kernel), or None."""
 
     def launch(
         self,
@@ -101,7 +101,7 @@ def get_executor(name: str) -> Executor:
 
 
 def unavailable_reason(name: str) -> str | None:
-    """Return the reason that an executor cannot run here, for example that it is not installed, or None.
+    """Return the reason that an executor cannot run on this machine, for example that it is not installed, or None.
 
     Raises:
         PluginError: the executor fails to load, or is not valid.
@@ -122,7 +122,7 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Kernel) -> Executor:
-    """Return the executor with a name. The default is the GPU if one can run here, else another installed executor that can.
+    """Return the executor with a name. The default is ``cuda`` if this machine can run it, else another executor that can run.
 
     Raises:
         LaunchError: no executor can run here; the message has the reason of each.

@@ -1,4 +1,4 @@
-"""The harness of a copy, the smallest kernel around it: it fills both memories, copies, waits, and stores the destination.
+"""The harness of a copy: a minimal kernel that fills both memories, copies, waits, and stores the destination.
 
 The conformance kit and the pictures run their copies in it. ``tilecopy ptx`` writes only the copy. The costs use its placeholders
 for options that only a kernel has. :data:`COMPLETIONS` has a row of steps for each completion.
@@ -34,7 +34,7 @@ _MAX_FRAGMENT_BYTES = 1 << 16
 
 @attrs.frozen
 class Step:
-    """One step by which the caller of a copy completes it.
+    """One of the steps that the caller of a copy takes to complete the copy.
 
     Attributes:
         name: the name in reports.

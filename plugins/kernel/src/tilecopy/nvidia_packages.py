@@ -18,7 +18,7 @@ def remedy(command: str) -> str:
     """
     if sys.platform == "darwin":
         return (
-            "NVIDIA publishes it only for Linux and Windows; on macOS the emulator runs kernels, and .ptx files that nvcc wrote "
-            "elsewhere (docs/emulator.md)"
+            "NVIDIA publishes the package only for Linux and Windows; on macOS, the emulator runs kernels and the .ptx "
+            "files of nvcc (docs/emulator.md)"
         )
     return command

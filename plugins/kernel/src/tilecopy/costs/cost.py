@@ -50,12 +50,12 @@ class Cost(CopyCounts):
 
     @property
     def active_per_sm(self) -> int:
-        """The number of instances of the scope that are active on an SM at the same time."""
+        """The number of scopes (such as CTAs or warps) that execute the copy on one SM at the same time."""
         return h200.MODEL.active_per_sm(self)
 
     @property
     def cycles(self) -> float | None:
-        """The cycles per copy of an SM while all SMs execute such copies, or None if the traffic is unknown."""
+        """The cycles that an SM takes for one copy while all SMs execute such copies, or None if the traffic is unknown."""
         return None if self.not_counted else h200.MODEL.cycles(self)
 
     @property
@@ -125,7 +125,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     try:
         counters = CopyInterpreter(lines, outside.known, outside.symbols, outside.tids, outside.aside).counters
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise PluginError(f"variant {plan.variant} ({plan.package}): its PTX cannot be counted: {error}") from error
+        raise PluginError(f"variant {plan.variant} ({plan.package}): its cost cannot be counted: {error}") from error
     bits = {
         f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type]
         for type, count in ptx.register_counts.items()

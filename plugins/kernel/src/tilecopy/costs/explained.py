@@ -1,4 +1,4 @@
-"""Lines of ``plan.explain()`` about costs: the plan's own, and a variant that needs far fewer instructions."""
+"""The lines of ``plan.explain()`` about costs: the plan's cost, and a variant that needs far fewer instructions."""
 
 from __future__ import annotations
 

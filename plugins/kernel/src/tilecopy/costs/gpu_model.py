@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The coefficients of the time that a data path between global memory and an SM takes in addition to moving the bytes.
+    """The overhead of a data path between global memory and an SM: coefficients of the time beyond moving the bytes.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of
@@ -69,7 +69,7 @@ class GpuModel:
     cta_shared_bytes: int
 
     def active_per_sm(self, counts: CopyCounts) -> int:
-        """Return the number of instances of the scope that are active on an SM at the same time."""
+        """Return the number of scopes (such as CTAs or warps) that execute the copy on one SM at the same time."""
         threads = -(-counts.cta_threads // 32) * 32
         registers_per_thread = -(-(counts.registers + self.other_registers) // 8) * 8
         registers = int(self.sm_registers // (threads * registers_per_thread))
@@ -101,7 +101,7 @@ class GpuModel:
         }
 
     def cycles(self, counts: CopyCounts) -> float:
-        """Return the cycles per copy of an SM while all SMs execute such copies. Traffic that is unknown takes no time."""
+        """Return the cycles that an SM takes for one copy while all SMs execute such copies. Unknown traffic takes no time."""
         limits = self.limits(counts)
         limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # these overlap in full: both are instructions
         sharpness = self.sharpness["store" if counts.stores else "load"]

@@ -50,7 +50,7 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     layout, kind, threads = buffer.memory.layout, request.scope.kind, request.scope.threads
     remedy = "copy a smaller tile at a time, or distribute it over more threads"
     if kind != "thread" and isinstance(layout, TileLayout) and layout.axes == (m,):
-        remedy = f"its layout has no thread axis, so each of the {threads} threads holds all of it; give it a layout with a thread axis"
+        remedy = f"its layout has no thread axis, so each of the {threads} threads holds the whole fragment; give the fragment a layout with a thread axis"
         per_thread, rest = divmod(layout.size, threads)
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
@@ -168,17 +168,17 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
     if plugin is not None and plugin.record.threads != "one":
         return Note("copies", f"{start}; distribute them over more threads: copy by the CTA (k.cta.copy_async)")
     share = {
-        ("global", "shared"): ", or copy with all threads of the CTA by another variant (k.cta.copy_async)",
+        ("global", "shared"): ", or copy with all threads of the CTA (k.cta.copy_async) by another variant",
         ("shared", "global"): ", or copy with all threads of the CTA (k.cta.copy)",
     }.get(request.spaces, "")
-    text = f"{start}, one for each piece that is contiguous on both sides; choose layouts with longer pieces{share}"
+    text = f"{start}, one per chunk contiguous in source and destination; choose layouts with longer chunks{share}"
     return Note("copies", text)
 
 
 def notes(
     request: CopyRequest, chosen: str, partition: Any, outcomes: list[Outcome], registry: Registry, *, demanded: bool
 ) -> tuple[Note, ...]:
-    """Return the notes on a chosen variant. Other variants are called only if a thread issues too many instructions."""
+    """Return the notes on a chosen variant. Hooks of other variants are called only if a thread issues too many instructions."""
     notes: list[Note] = []
     count = _instructions_per_thread(request, partition)
     if count > _MOST_INSTRUCTIONS:

@@ -110,7 +110,7 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayV
     if framework_of(type(argument)) == "jax":
         if type(argument).__name__.endswith("Tracer"):
             raise LaunchError(
-                f"{where}: the argument is a tracer of a JAX transform such as jax.jit and has no elements; call the kernel outside of it"
+                f"{where}: the argument is a tracer of a JAX transform such as jax.jit and has no elements; call the kernel outside the transform"
             )
         if attribute(argument, "is_deleted") and argument.is_deleted():
             raise LaunchError(f"{where}: the JAX array was deleted or donated; pass one that still has memory")
@@ -187,11 +187,11 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayView:
     if conjugated or negated:
         wanted = "resolve_conj" if conjugated else "resolve_neg"
         raise LaunchError(
-            f"{where}: the tensor is a view that torch {'conjugates' if conjugated else 'negates'} when it reads it, and a kernel "
-            f"does not; pass a.{wanted}()"
+            f"{where}: the tensor is a lazy view: torch {'conjugates' if conjugated else 'negates'} elements on each read, "
+            f"but kernels do not; pass a.{wanted}()"
         )
     if device.type not in ("cpu", "cuda"):
-        raise LaunchError(f"{where}: the tensor is on {device}; it must be on the CPU or a CUDA device")
+        raise LaunchError(f"{where}: the tensor must be on the CPU or a CUDA device, got {device}")
     if pointer:
         _check_storage(where, tensor, shape, strides)
     ordinal = None if device.type == "cpu" else int(device.index or 0)
@@ -224,7 +224,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
     if storage_bytes < needed_bytes:
         raise LaunchError(
             f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} needs {needed_bytes} bytes, but the "
-            f"tensor's storage has {storage_bytes}: it was freed or made smaller (untyped_storage().resize_); restore it before the call"
+            f"tensor's storage has {storage_bytes}: the storage was freed or made smaller (untyped_storage().resize_); restore the storage"
         )
 
 
@@ -270,7 +270,7 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that returns True if other torch tensors have the same properties, or None if torch has no guards.
+    """Return a function that compares the properties of other torch tensors with these, or None if torch has no guards.
 
     It compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
@@ -409,7 +409,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """Return a uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps it alive."""
+    """Return a uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps the memory alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
@@ -431,7 +431,7 @@ class HostSpan:
     names: tuple[str, ...]
 
     def join(self, other: HostSpan) -> HostSpan:
-        """Return the union of this range and another, which begins inside this one."""
+        """Return the union of this range and another. The other range must begin inside this one."""
         end = max(self.first + self.nbytes, other.first + other.nbytes)
         return HostSpan(self.first, end - self.first, self.names + other.names)
 

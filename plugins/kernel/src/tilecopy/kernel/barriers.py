@@ -41,7 +41,7 @@ class Mbarrier:
         return element
 
     def as_region(self) -> Region:
-        """Return the first barrier, which a copy uses if you pass the whole Mbarrier as ``mbar=``."""
+        """Return the first barrier. A copy uses this barrier if you pass the whole Mbarrier as ``mbar=``."""
         return self.buffer[0]
 
     def _record(self, name: str, index: Int, write: Callable[[PtxBuilder, Address], None]) -> None:
@@ -50,7 +50,7 @@ class Mbarrier:
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
-        """Initialise a barrier for ``count`` arrivals per phase. Call ``fence_mbarrier_init`` and a barrier after it.
+        """Initialise a barrier for ``count`` arrivals per phase. Then call ``fence_mbarrier_init`` and ``cta_sync``.
 
         Raises:
             RequestError: ``count`` is not 1 to 2**20 - 1.

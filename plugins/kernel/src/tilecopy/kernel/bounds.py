@@ -46,7 +46,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the alternatives of facts that hold if both arguments hold. If they are too many, return ``left`` (the outer ones)."""
+    """Return the logical and of two lists of alternatives, or only ``left`` (the outer conditions) if the result is too long."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -229,7 +229,7 @@ def with_ends_proved(region: Region, known: Alternatives) -> Region:
 
 @frozen(eq=False)
 class Bound:
-    """An integer and the range in which it must stay. It is checked when the grid and the scalars are known.
+    """An integer and the range in which it must stay. Each launch checks the range unless the build proved it.
 
     Attributes:
         value: the integer, such as the start of a region.
@@ -274,7 +274,7 @@ class Bound:
             if self.extent is None:
                 past = "" if upper is None else f": it may be too large by {sub(upper, limit)}"
                 raise LayoutError(
-                    f"{self.what}{past}{guard}; wrap it around by KernelBuilder.cast, or bound a scalar by upper={at}"
+                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast, or bound a scalar by upper={at}"
                 )
             known = ""
             if isinstance(self.extent, Expr) and replacements:

@@ -205,7 +205,7 @@ class KernelBuilder(Recorder):
         if (bits := buffer.dtype.bits) < 8:
             packed = (*extents[:-1], (extents[-1] + 1) // 2)
             raise RequestError(
-                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits, which arrays do not pack; declare "
+                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits: arrays do not pack elements; declare "
                 f"k.param({name!r}, {packed}, 'uint8') and copy it to a tile of uint8, or to tile.view(dtype='uint8')"
             )
         self._claim(name, "param")
@@ -572,7 +572,7 @@ class KernelBuilder(Recorder):
         return self._new_buffer("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
-        """Allocate tensor memory for a buffer. One whole warp must execute this. Other threads can use it after a barrier.
+        """Allocate tensor memory for a buffer, by one whole warp. Other threads can use the buffer after a barrier.
 
         A kernel may allocate for several buffers. After the last allocation in the program, unless it is in a loop, the CTA
         gives up the permission to allocate (``tcgen05.relinquish_alloc_permit``). So allocations by several warps need a
@@ -627,7 +627,7 @@ class KernelBuilder(Recorder):
         return chosen
 
     def tcgen05_dealloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
-        """Free tensor memory, by default all allocated columns. The warp that allocated it must do so before the kernel ends.
+        """Free tensor memory, by default all columns. The warp that allocated the columns must free them before the kernel ends.
 
         For ``cta_group`` see :meth:`tcgen05_alloc`.
         """

@@ -45,7 +45,7 @@ _MOST_REMEMBERED = 256
 """The most grids and numbers for which a kernel keeps that their bounds hold."""
 _COUNT = integer_in(0, 2**31 - 1)
 _GRID = Validator(
-    "a tuple of three integers from 0",
+    "a tuple of three integers of at least 0",
     lambda value: type(value) is tuple and len(value) == 3 and all(map(_COUNT.fits, value)),
 )
 _NUMBERS = mapping_of(INT)
@@ -259,7 +259,7 @@ class BuiltKernel:
             lower, upper = (self._number(bound, numbers) for bound in (check.lower, check.upper))
             if check.clamped and lower > upper:
                 raise LaunchError(
-                    f"kernel {self.name}: an index has the empty range {check.lower} to {check.upper}, which is {lower} to {upper}\n"
+                    f"kernel {self.name}: an index has the empty range {check.lower} to {check.upper} ({lower} to {upper} in this launch)\n"
                     f"  at {self.source_location(check.line)}"
                 )
             if not check.clamped:
@@ -268,7 +268,7 @@ class BuiltKernel:
 
     def _number(self, value: Int, numbers: Mapping[str, int]) -> int:
         if any(symbol.name not in numbers for symbol in symbols_of(value)):
-            raise LaunchError(f"kernel {self.name}: {value} cannot be computed before the arguments are known")
+            raise LaunchError(f"kernel {self.name}: {value} cannot be computed without the arguments of a launch")
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
@@ -391,7 +391,7 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)`` for arrays that differ from these only in their addresses.
+        """Return a function ``launch(addresses, stream=None)`` for arrays that differ from the arguments only in their addresses.
 
         This is for libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
         launch checks only the alignment of the addresses. Without ``stream=`` a launch uses the
@@ -471,7 +471,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """Return one to three counts, of a grid or cluster, as three. Those that are missing are 1.
+    """Return the size of a grid or cluster as three counts. Missing counts are 1.
 
     Raises:
         RequestError: the counts are not one to three positive integers, or exceed the hardware's limits. It is an ``error`` if given.

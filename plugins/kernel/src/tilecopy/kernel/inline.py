@@ -162,7 +162,7 @@ class _TextPass:
             if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
                 raise RequestError(
                     f"inline_ptx: '{self._source_text(statement)}' declares {name} a second time in the kernel: put the text in "
-                    "{{ and }}, so that the name is local to it"
+                    "{{ and }}, so that the name is local to the block"
                 )
             self.scopes[-1].add(name)
 
@@ -213,7 +213,7 @@ class _TextPass:
     def _check_written(self, text: str, names: Sequence[str], line: Line) -> None:
         if not names:
             raise RequestError(
-                f"inline_ptx: '{self._source_text(line)}' writes {self._source_text(text)}, which is not a register"
+                f"inline_ptx: '{self._source_text(line)}' must write to a register, got {self._source_text(text)}"
             )
         for name in names:
             number = self._number(name)
@@ -223,7 +223,7 @@ class _TextPass:
                     "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
                 )
             if is_special(name):
-                raise RequestError(f"inline_ptx: '{self._source_text(line)}' writes {name}, which is read-only")
+                raise RequestError(f"inline_ptx: '{self._source_text(line)}' must not write read-only {name}")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
@@ -233,8 +233,8 @@ class _TextPass:
             declared = in_text or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
                 raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}' uses {self._source_text(name)}, which is not declared: pass it as an operand, or "
-                    "declare it in the text, such as {{ .reg .b32 x; .. }}"
+                    f"inline_ptx: '{self._source_text(line)}': {self._source_text(name)} must be declared: pass it as an "
+                    "operand, or declare it in the text, such as {{ .reg .b32 x; .. }}"
                 )
 
     def _number(self, name: str) -> int | None:
@@ -291,7 +291,7 @@ def check_outputs(out: Any) -> None:
         words = {(region.buffer.memory, word) for word in words_of(region)}
         if words & taken:
             raise RequestError(
-                f"inline_ptx: the regions of out must have different registers, got {region} twice or in part twice"
+                f"inline_ptx: the regions of out must not overlap, got {region} twice (whole or in part)"
             )
         taken |= words
 

@@ -142,12 +142,12 @@ def tcgen05_commit(ptx: PtxBuilder, barrier: Address, cta_group: int) -> None:
 
 
 def tcgen05_fence_after(ptx: PtxBuilder) -> None:
-    """Order later tcgen05 operations after the thread synchronisation before this fence."""
+    """Order later tcgen05 operations after the thread synchronisation that precedes this fence."""
     ptx.instr("tcgen05.fence::after_thread_sync")
 
 
 def tcgen05_fence_before(ptx: PtxBuilder) -> None:
-    """Order earlier tcgen05 operations before the thread synchronisation after this fence."""
+    """Order earlier tcgen05 operations before the thread synchronisation that follows this fence."""
     ptx.instr("tcgen05.fence::before_thread_sync")
 
 

@@ -1,4 +1,4 @@
-"""The launch record of a saved kernel: the types of its JSON, by which msgspec checks a file, and its digest.
+"""The launch record of a saved kernel: the msgspec types that check the JSON file, and the digest.
 
 The record has the parameters in order, block, grid, cluster, dynamic shared memory, target, and the checks before a
 launch. Integers that are known only at launch are expressions of the parameters' names, in which ``//`` rounds down.
@@ -110,7 +110,7 @@ class HostBytesRecord(ParameterRecord, frozen=True, tag="host_bytes"):
 
 
 class SymbolRecord(Record, frozen=True):
-    """A symbol of the record's integer expressions, which refer to it by ``name``."""
+    """A symbol in the record's integer expressions. The expressions refer to the symbol by ``name``."""
 
     name: str
     called: str
@@ -123,7 +123,7 @@ class SymbolRecord(Record, frozen=True):
 
 
 class BoundRecord(Record, frozen=True):
-    """An integer, and the range in which a launch checks that it stays."""
+    """An integer and its range. Each launch checks that the integer is in the range."""
 
     value: Number
     least: int

@@ -247,8 +247,8 @@ class ArrayParameter(Parameter):
         if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
             values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
             raise LaunchError(
-                f"{where}: the kernel writes it, but with {values}, shape {with_values(self.shape, shape)} and strides "
-                f"{with_values(self.strides, strides)} several elements have the same address; pass other strides"
+                f"{where}: elements that the kernel writes must have different addresses, got shape "
+                f"{with_values(self.shape, shape)} and strides {with_values(self.strides, strides)} ({values}); pass other strides"
             )
 
     def encode(self, binding: Binding) -> bytes:
@@ -291,7 +291,7 @@ def _convert(array_dtype: Any, declared: DType) -> str:
     if declared.extended and isinstance(array_dtype, np.dtype):
         return (
             f"NumPy needs the package ml_dtypes for {declared}: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
-            "array has its bits, or build the kernel for the array's dtype"
+            f"array holds {declared} bits, or build the kernel for the array's dtype"
         )
     return f"convert the array to {declared}, or build the kernel for its dtype"
 
@@ -398,8 +398,8 @@ class ScalarParameter(NumberParameter):
         lower, upper = (value_of(bound, binding.numbers) for bound in self.within)
         if not lower <= number <= upper:
             raise LaunchError(
-                f"kernel {binding.kernel}, scalar {self.name} must be from {self.within[0]} to {self.within[1]} as declared, "
-                f"which is {lower} to {upper}, got {number}"
+                f"kernel {binding.kernel}, scalar {self.name} must be from {self.within[0]} to {self.within[1]} as declared "
+                f"({lower} to {upper} in this launch), got {number}"
             )
 
 
@@ -440,7 +440,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are known.
+        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are declared.
 
         Raises:
             RequestError: no size is within the bounds.
@@ -459,7 +459,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: every extent, or else every stride, that depends only on its symbol.
+        """Return the size with its sources: every extent, or else every stride, that depends only on this size.
 
         Raises:
             RequestError: no array has such an extent or stride.
@@ -548,7 +548,7 @@ class ComputedParameter(Parameter):
 
     @property
     def type(self) -> str:
-        """The alignment and type of a byte array. In PTX, its length follows its name."""
+        """The alignment and type of a byte array. In PTX, the length follows the parameter's name."""
         return f"align {self.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -564,7 +564,7 @@ class BytesParameter(ComputedParameter):
     numbers: tuple[Int, ...]
 
     def encode(self, binding: Binding) -> bytes:
-        """Call the function, check the number of bytes that it returns, and return them.
+        """Call the function, check the number of bytes that it returns, and return the bytes.
 
         Raises:
             LaunchError: the function raises, or returns anything but ``size_bytes`` bytes.
@@ -616,7 +616,7 @@ class TensorMapParameter(ComputedParameter):
                 )
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the bytes of the map, which the executor encodes."""
+        """Return the tensor map as bytes, encoded by the executor."""
         if binding.encode_map is None:
             raise LaunchError(
                 f"kernel {binding.kernel} needs a tensor map of {self.array}, but this executor cannot encode tensor maps"
@@ -670,7 +670,7 @@ def computed_parameter(
             raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
-            raise RequestError(f"parameter {name} depends on {number}, but {', '.join(unknown)} is not known at launch")
+            raise RequestError(f"parameter {name}: {number} must use only sizes and scalars, got {', '.join(unknown)}")
     if isinstance(recipe, HostBytes):
         names = tuple(array.name for array in recipe.arrays)
         return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, names, recipe.numbers)

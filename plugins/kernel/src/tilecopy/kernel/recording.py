@@ -256,8 +256,8 @@ class Recorder:
         for buffer, place in self._tensors.values():
             if buffer.allocated_addr.memory not in self._touched:
                 raise RequestError(
-                    f"kernel {self.name}: the tensor memory {buffer.name} is never allocated: call tcgen05_alloc({buffer.name}) "
-                    f"by one warp, and a barrier, before it is used at {place}"
+                    f"kernel {self.name}: the tensor memory {buffer.name} is never allocated: before {place}, call "
+                    f"tcgen05_alloc({buffer.name}) by one warp, then a barrier"
                 )
 
 
@@ -275,7 +275,7 @@ class StatementBlock:
             raise RequestError(f"{self._placed} was already used: create a new block")
         if self._kernel._frame is not self._outer:
             raise RequestError(
-                f"{self._placed} must be entered in the block in which it was created: write `with` there, or create it here"
+                f"{self._placed} must be entered in the block in which it was created: write `with` in that block, or create it in the current block"
             )
         self._kernel._unentered.remove(self._placed)
         self._kernel._stack.append(self._frame)

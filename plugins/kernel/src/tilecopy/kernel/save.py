@@ -161,8 +161,8 @@ def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
         same = False
     if not same:
         raise RequestError(
-            f"kernel {kernel.name} cannot be saved: the function {name}, which computes parameter {parameter.name}, is not importable by "
-            "name (it is a lambda, a local function or in __main__); move it to a module of a package"
+            f"kernel {kernel.name} cannot be saved: the function {name} for parameter {parameter.name} must be importable by "
+            "name (not a lambda, a local function or in __main__); move it to a module of a package"
         )
     return name
 

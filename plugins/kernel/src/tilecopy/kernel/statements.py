@@ -94,7 +94,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. A variant is chosen when the target is known.
+    """A statement for a tile copy. The build chooses a variant for the target.
 
     If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops.
     """
@@ -194,7 +194,7 @@ class Index:
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
-        """Return a new register with the integer, so that one line of the PTX defines it."""
+        """Return a new register with the integer, so that one line of the PTX defines the register."""
         register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
@@ -265,7 +265,7 @@ class Loop:
 
 @frozen(eq=False)
 class If:
-    """A statement with a body that a thread executes only if a condition holds for it."""
+    """A statement with a body. Only the threads in which a condition is true execute the body."""
 
     condition: Condition
     body: list[LocatedStatement] = attrs.field(factory=list)
@@ -288,7 +288,7 @@ class Action:
     write: Callable[[PtxBuilder], None]
 
     def describe(self) -> str:
-        """Return the name of the method that recorded it, such as ``cta_sync``."""
+        """Return the name of the method that recorded the statement, such as ``cta_sync``."""
         return self.name
 
     def lower(self, context: Lowering) -> None:

@@ -161,7 +161,7 @@ class Value(RunTime):
         if value.dtype != self.dtype:
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
         if not computes(self.dtype):
-            hint = "no arithmetic: cast it to float32 first" if converts(self.dtype) else "neither arithmetic nor casts"
+            hint = "no arithmetic: cast to float32 first" if converts(self.dtype) else "neither arithmetic nor casts"
             raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
@@ -199,7 +199,7 @@ def as_value(value: Any, dtype: DType) -> Value:
         if lower is None or lower < low or (dtype.bits < 32 and not proved):
             raise RequestError(
                 f"the integer {value} as {dtype} must be within {low} to {high}, but it may be {lower} to {upper}; "
-                f"wrap it around by KernelBuilder.cast(..., '{dtype}')"
+                f"to wrap around, use KernelBuilder.cast(..., '{dtype}')"
             )
         # block ids are only bounded by the largest grid, so the launch checks that they fit 32 bits
         return converted if proved or dtype.bits == 64 else Value(dtype, "checked_int", (converted, value))
@@ -359,7 +359,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         return result
     if value.op == "loaded":
         raise RequestError(
-            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again there"
+            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again where it is used"
         )
     if value.op == "cast":
         return _cast(ptx, value)
@@ -387,7 +387,7 @@ def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which each integer that is compared with a run-time value is converted to its type.
+    """Return a condition in which each integer that is compared with a run-time value is converted to the value's type.
 
     Raises:
         RequestError: the type cannot hold the integer, or two values have different types.
