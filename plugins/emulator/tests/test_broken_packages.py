@@ -50,9 +50,9 @@ MODULES = {
     "odd table": ("class T:\n def items(self): raise SystemExit(1)\nINSTRUCTIONS = T()", "failed to load: SystemExit"),
     "threes": ("class T:\n def items(self): return [(1, 2, 3)]\nINSTRUCTIONS = T()", "failed to load: ValueError"),
     "odd handler": ("class H:\n def __call__(self, i, p): pass\n def __getattr__(self, n): raise SystemExit(n)\nINSTRUCTIONS = {'acme': H()}", "failed to load: SystemExit"),
-    "clash": ("INSTRUCTIONS = {'acme': print, 'add': lambda i, p: lambda m, l: None}", "'add', which the emulator has"),
-    "clash with ld": ("INSTRUCTIONS = dict.fromkeys(('ld', 'st', 'mov', 'acme'), lambda i, p: lambda m, l: None)", "'ld', which the emulator has"),
-    "clash with bulk": ("INSTRUCTIONS = {'cp.async.bulk': print}", "'cp.async.bulk', which the emulator has"),
+    "clash": ("INSTRUCTIONS = {'acme': print, 'add': lambda i, p: lambda m, l: None}", "'add', an opcode of the emulator"),
+    "clash with ld": ("INSTRUCTIONS = dict.fromkeys(('ld', 'st', 'mov', 'acme'), lambda i, p: lambda m, l: None)", "'ld', an opcode of the emulator"),
+    "clash with bulk": ("INSTRUCTIONS = {'cp.async.bulk': print}", "'cp.async.bulk', an opcode of the emulator"),
     "huge": ("INSTRUCTIONS = {f'acme.x{n}': print for n in range(20_000)}", "16384 opcodes"),
     "endless": ("from itertools import count\nclass T:\n def items(self): return ((f'acme{n}', print) for n in count())\nINSTRUCTIONS = T()", "16384 opcodes"),
 }  # fmt: skip

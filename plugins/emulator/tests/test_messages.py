@@ -49,7 +49,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("ld.global.u32 %r4, [%d0+64];"),
             tc.HazardError,
-            "bounds: thread 0 of CTA (0,0,0): an access of 4 bytes at byte 64 is outside A, which has 64 bytes (A bytes 64 to 67)",
+            "bounds: thread 0 of CTA (0,0,0): an access of 4 bytes at byte 64 is outside A of 64 bytes (A bytes 64 to 67)",
         ),
         (
             lambda: run("ld.global.u32 %r4, [%d0+2];"),
@@ -69,7 +69,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("L: bra L;"),
             tc.HazardError,
-            "endless: thread 0 of CTA (0,0,0): a loop that never ends: it waits for nothing and changes nothing",
+            "endless: thread 0 of CTA (0,0,0): the loop never ends: it has no wait and writes no memory",
         ),
         (lambda: run("trap;"), tc.HazardError, "trap: thread 0 of CTA (0,0,0): the program executes a trap"),
         (

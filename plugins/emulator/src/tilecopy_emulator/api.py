@@ -1,4 +1,4 @@
-"""The function :func:`run_ptx`, which runs a kernel of any PTX text on host arrays."""
+"""The function :func:`run_ptx`. It runs a kernel of any PTX text on host arrays."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def short_repr(value: object) -> str:
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Raise an error unless ``fits`` is true. Its message says that the value must be ``rule``."""
+    """Raise an error unless ``fits`` is true. The error message says that the value must be ``rule``."""
     if not fits:
         raise error(f"{where}: {name} must be {rule}, got {short_repr(value)}")
 

@@ -45,7 +45,7 @@ _FORMS = (
 
 
 def argument_of(word: str) -> Any:
-    """Return the kernel argument that a word of the command line describes, in one of the forms of this module's table.
+    """Convert one argument of the command line to a kernel argument. This module's table lists the accepted forms.
 
     Raises:
         click.BadParameter: the word has none of the forms, or a value does not fit its dtype.
@@ -118,7 +118,7 @@ def _dtype(name: str) -> Any:
     except TypeError:
         dtype = _ml_dtype(name)
     if dtype is None or dtype.kind not in "biufcV" or dtype.type is np.void:  # types of ml_dtypes have kind V
-        raise click.BadParameter(f"the dtype must be a type of numbers such as float32, got {short_repr(name)}")
+        raise click.BadParameter(f"the dtype must be numeric, such as float32, got {short_repr(name)}")
     return dtype
 
 

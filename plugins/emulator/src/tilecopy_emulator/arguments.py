@@ -27,7 +27,7 @@ _ADDRESS = struct.Struct("<Q")
 
 @attrs.frozen(eq=False, init=False)
 class Struct:
-    """A C++ structure as an argument. Its fields are laid out in order, each at a multiple of its alignment, as by a compiler.
+    """A C++ structure as a kernel argument. The fields are laid out as by a C++ compiler: in order, each one aligned.
 
     A field is a number (an ``int`` has 4 bytes, a ``float`` is a float32, a ``bool`` has 1 byte; ``numpy.int64(3)`` has the size of its
     type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` inside the structure, or another Struct.
@@ -91,7 +91,7 @@ class _Block:
 def argument_bytes(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return the bytes of each parameter, and of the module variables that are set. Map the arrays into the memory."""
+    """Return the bytes of each kernel parameter, and of each module variable that is set. Map the arrays into global memory."""
     try:
         return _encode(program, arguments, variables, memory)
     except LaunchError as error:
@@ -191,7 +191,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
-        rule = f"the parameter is {type or '.' + parameter.type}, which is not a pointer"
+        rule = f"the parameter is {type or '.' + parameter.type} (not a pointer)"
         raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}: pass a number")
     if array is not None:
         _check_dtype(array.dtype, type, place)
@@ -377,7 +377,7 @@ def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
     """Return the bytes of a number for a parameter of type half or bfloat16."""
     if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
-            f"{place}: the type of {value!r} must be given, because the parameter may be a half or a bfloat16: pass numpy.float16({value!r}) or "
+            f"{place}: the parameter may be a half or a bfloat16, got {value!r} without a type: pass numpy.float16({value!r}) or "
             f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
         )
     form = F16 if type == "__half" else BF16

@@ -66,7 +66,7 @@ class SourceLocation:
             return self.file
 
     def text(self, sources: Mapping[str, str]) -> str:
-        """Return the source line, from ``sources`` by file name or from the file; "" if it cannot be read."""
+        """Return the text of the source line, from ``sources`` or from the file, or "" if the file cannot be read."""
         whole = sources.get(self.file)
         if whole is None:
             path = Path(self.file)
@@ -81,7 +81,7 @@ class SourceLocation:
         return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
-        """Return a line for the innermost location outside library headers, with its place in a header if any, and for each caller."""
+        """Return lines for a message: the innermost location outside library headers, and each of its callers."""
         chain = self.chain()
         first = chain.index(self.outside_libraries())
         lines = []

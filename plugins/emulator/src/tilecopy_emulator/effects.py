@@ -1,4 +1,4 @@
-"""The table of instructions: the kind and the memory accesses of each opcode, and what they imply for a program.
+"""The table of opcodes: the kind and the memory accesses of each, and functions that derive properties of a program from it.
 
 The spelling and the operands of an opcode are in the core's table (:mod:`tilecopy_core.ptx.instructions`) and are not
 repeated here; :func:`modifiers_of` parses its modifiers.
@@ -236,10 +236,10 @@ def parts_of(instruction: Instruction) -> Parts:
         unknown += [f"v{count}"] if mods.count else []
         type, count = "b64", 2
     if unknown:
-        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported here")
+        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported")
     strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
     if strong != bool(mods.scope) or (volatile and strong):
-        raise refuse(instruction, "a scope must be given with .relaxed, .acquire and .release, and only with them")
+        raise refuse(instruction, "a scope is required with .relaxed, .acquire and .release, and not allowed otherwise")
     element = REGISTER_BITS[type] // 8
     total, limit = element * count, 32 if element >= 4 and mods.space in ("global", "") else min(16, 4 * element)
     if total > limit:
@@ -282,7 +282,7 @@ def loads_somewhere(program: Program) -> bool:
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Return the cell sizes of shared and of global memory: the largest powers of two, at most 16 bytes, that no access splits."""
+    """Return the sizes of shadow cells for shared and global memory: the largest powers of two, up to 16 bytes, that no access splits."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
@@ -290,7 +290,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """Return the sections of the vector clocks that a program needs: its proxies, and :data:`.memory_model.clocks.ISSUED`."""
+    """Return the sections that the vector clocks of a program need: one per proxy, and :data:`.memory_model.clocks.ISSUED`."""
     proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)
@@ -301,7 +301,7 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return the name of an instruction whose shared-memory accesses are not counted, because a copy engine makes them, else ``""``."""
+    """Return the name of an instruction if a copy engine makes its shared-memory accesses, so that a profile omits them, else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

@@ -1,4 +1,4 @@
-"""The executor "emulator", which runs kernels that are called with host arrays."""
+"""The executor "emulator". It runs kernels that are called with host arrays."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
 
 @attrs.frozen
 class ReportedAccess:
-    """A frozen record of one instruction that a hazard is about.
+    """A frozen record of one instruction in the report of a hazard, usually a memory access.
 
     Attributes:
         thread: the name of the thread that executes it.
@@ -73,7 +73,7 @@ class ReportedAccess:
 
 @attrs.frozen
 class Hazard:
-    """A frozen record of an execution that the hardware leaves undefined.
+    """A frozen record of a hazard: behaviour of the kernel that is undefined on hardware.
 
     Attributes:
         kind: the rule that was broken; the README lists the kinds.
@@ -171,7 +171,7 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Return the first lane's bytes as text, by the type of the instruction: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
+    """Return the first lane's bytes as text in the type of the instruction: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

@@ -35,7 +35,7 @@ CARRY = "the carry flag"
 
 
 class UnsupportedPtxError(TilecopyError, NotImplementedError):
-    """The text is not PTX, or the emulator does not support a part of it; the message names the line.
+    """The error for a text that is not PTX, or that the emulator does not support. The message names the line.
 
     Attributes:
         line: 1-based line of the text, or 0.
@@ -51,7 +51,7 @@ class UnsupportedPtxError(TilecopyError, NotImplementedError):
 
 
 class BudgetError(LaunchError):
-    """The launch needs more memory or more CTAs than the emulator may use."""
+    """The error for a launch that needs more memory or more CTAs than the emulator may use."""
 
 
 def printable(text: str) -> str:

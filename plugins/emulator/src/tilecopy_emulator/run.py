@@ -1,4 +1,4 @@
-"""The execution of a whole grid in batches of clusters, with one machine per batch."""
+"""The execution of a whole grid in batches of clusters, with one interpreter per batch."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": op
 
 
 def comparison(mode: Mode) -> Compute:
-    """Return the comparison that a mode names: a function from the bits of two operands to booleans.
+    """Return the comparison that an instruction's modifiers name, as a function from the bits of two operands to booleans.
 
     With a NaN, floating-point comparisons are false (``ne``, too), and the forms that end in ``u`` are true. ``num`` is
     true if both operands are numbers, ``nan`` if one is a NaN.

@@ -58,7 +58,7 @@ _SINGLE: dict[str, Operation] = {
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """Return a result with ``.sat`` and ``.relu`` applied, if the mode has them."""
+    """Return a result with ``.sat`` and ``.relu`` applied, if the instruction has these modifiers."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -100,7 +100,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
 
 
 def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
-    """Return f64 results with the sign and payload of the last operand that is a NaN, as a quiet NaN.
+    """Return f64 results. If operands are NaNs, the result is the last of them, with its quiet bit set.
 
     This is how DADD, DMUL and DFMA behave. The operands of DADD are the first and the third of DFMA, and those of DMUL the
     first and the second; in both, the second operand wins. With all three of DFMA, the
@@ -113,7 +113,7 @@ def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
 
 
 def arithmetic(name: str) -> Callable[[Mode], Compute]:
-    """Return a builder of a correctly rounded operation, such as ``add``, in the type of the mode."""
+    """Return a builder of a correctly rounded operation such as ``add``, in the type of the instruction."""
 
     def build(mode: Mode) -> Compute:
         format, direction = FORMATS[mode.type], mode.direction

@@ -95,7 +95,7 @@ def odd_sum(a: Any, b: Any, direction: str) -> Any:
 
 
 def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, chance: Any = None) -> Any:
-    """Round float64 values to a format; the result is float64, and overflows as IEEE 754 requires for the direction.
+    """Round float64 values to a format, and return them as float64. Overflow follows IEEE 754 for the rounding direction.
 
     With ``chance``, fractions of a unit in the last place, these are added to the magnitudes before truncation (``.rs``).
 

@@ -37,7 +37,7 @@ _NAMED = {
 
 
 class UndefinedResultError(Exception):
-    """An operation has no defined result in some lanes; the machine turns this into a hazard.
+    """The error for an operation without a defined result in some lanes. The emulator reports a hazard instead.
 
     Attributes:
         message: what happened.
@@ -62,11 +62,11 @@ class Mode:
         return self.types[-1]
 
     def has(self, modifier: str) -> bool:
-        """Return True if the mode has a modifier."""
+        """Return True if the instruction has this modifier."""
         return modifier in self.modifiers
 
     def one_of(self, *names: str, default: str = "") -> str:
-        """Return the first of ``names`` that is a modifier of the mode, or ``default`` if none is."""
+        """Return the first of ``names`` that is a modifier of the instruction, or ``default`` if none is."""
         return next((name for name in names if name in self.modifiers), default)
 
     @property
@@ -123,7 +123,7 @@ class Form:
                 yield ".".join(part for part in (self.name, *parts, *types) if part)
 
     def type_of(self, operand: str, mode: Mode) -> str:
-        """Return the PTX type for which the role of an operand stands in a mode."""
+        """Return the PTX type of an operand. Roles such as ``t`` stand for a type of the instruction."""
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]

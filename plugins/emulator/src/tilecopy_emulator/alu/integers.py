@@ -153,7 +153,7 @@ def join_halves(low: Any, high: Any) -> Any:
 
 
 def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """Return a builder that also accepts ``x2`` types, and then computes each of the two elements separately."""
+    """Return a builder that also accepts packed ``x2`` types. For these, it computes the two elements separately."""
 
     def build_packed(mode: Mode) -> Compute:
         if not mode.type.endswith("x2"):

@@ -1,4 +1,4 @@
-"""The compilation of CUDA C++ by NVRTC to PTX with line information, and :func:`run_cuda`, which runs it."""
+"""The compilation of CUDA C++ by NVRTC to PTX with line information. :func:`run_cuda` compiles a kernel and runs it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_cuda(
     source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
     options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
 ) -> Report:  # fmt: skip
-    """Compile a kernel of CUDA C++ by NVRTC and run it without a GPU; hazards name the lines of the source.
+    """Compile a kernel of CUDA C++ by NVRTC and run it without a GPU. Hazards name lines of the source.
 
     Args:
         source: CUDA C++. It can include headers of the CUDA runtime, CUB, libcu++ and CUTLASS if their wheels
@@ -91,7 +91,7 @@ def compile_cuda(
     demand(where, "name", name, fits, "a file name")
     nvrtc_options = items_of(options)
     fits = nvrtc_options is not None and all(_is_text(nvrtc_option) for nvrtc_option in nvrtc_options)
-    demand(where, "options", options, fits, "a sequence of options of NVRTC, such as -DN=4")
+    demand(where, "options", options, fits, "a sequence of NVRTC options, such as -DN=4")
     if len(source) > _MOST_OF_SOURCE:
         raise LaunchError(f"the source {name} must have at most {_MOST_OF_SOURCE} characters, got {len(source)}")
     path = Path(name).resolve()
@@ -189,7 +189,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     gone = sorted(hosts[""], key=lambda decl: decl.start)
     parts = {
         "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
-        "left out, because they were not found": [f"#include <{header}>" for header in missing],
+        "left out, because the headers were not found": [f"#include <{header}>" for header in missing],
     }
     notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
@@ -280,7 +280,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     listed += [f"{template}<...>" for template, known in instances.items() if not known]
     has = f"its kernels are {_list_names(listed) or 'none'}"
     if entry is None:
-        raise LaunchError(f"the source {name} has several kernels, or only templates: set entry; {has}")
+        raise LaunchError(f"the source {name} has several kernels, or only templates: pass entry=; {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
     raise LaunchError(f"the source {name} must have one kernel {short_repr(entry)}; {has}{log}")
 
@@ -360,7 +360,7 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
     """Compile a whole file by nvcc; if nvcc is not installed, the log says so."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        return _Compiled("", "nvcc, which also compiles host code, is not installed")
+        return _Compiled("", "nvcc is not installed; it could compile a file with host code")
     with tempfile.TemporaryDirectory() as folder:
         copy, ptx = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
         copy.write_text(source, encoding="utf-8")
@@ -369,7 +369,7 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return _Compiled("", f"nvcc does not run: {error}")
+            return _Compiled("", f"nvcc could not run: {error}")
         log = (done.stderr or done.stdout).replace(str(copy), str(path))
         if done.returncode or not ptx.exists():
             return _Compiled("", f"nvcc cannot compile the file either:\n{log[:_MOST_OF_LOG]}")

@@ -1,4 +1,4 @@
-"""Standard headers for NVRTC, which has none: each is a file of this package, a header of libcu++, or empty.
+"""Standard headers for NVRTC, because it has none. Each one is a file of this package, a header of libcu++, or empty.
 
 They are passed in memory. NVRTC has ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` built in, and
 libcu++ has the parts of C++ that kernels can use. The rest is only for the host.
@@ -41,7 +41,7 @@ def _own(name: str) -> str:
 
 @cache
 def implicit_names() -> frozenset[str]:
-    """Return the macros and types that :data:`IMPLICIT` defines."""
+    """Return the names of the macros and types that the header :data:`IMPLICIT` defines."""
     limits = "CHAR|SCHAR|UCHAR|SHRT|USHRT|INT|UINT|LONG|ULONG|LLONG|ULLONG|INT8|INT16|INT32|INT64|UINT8|UINT16|UINT32|UINT64|SIZE"
     names = re.findall(r"(?:#define|typedef [a-z ]+) (\w+)", _own(IMPLICIT) + _own("math.h"))
     names += [f"{prefix}_{end}" for prefix in limits.split("|") for end in ("MIN", "MAX")]

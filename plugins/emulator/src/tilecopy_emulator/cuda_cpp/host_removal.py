@@ -36,7 +36,7 @@ _MOST_DEEP = 1000
 
 @attrs.frozen
 class CppToken:
-    """A word, number, string, punctuation mark, or preprocessor line of C++."""
+    """A token of C++: an identifier or keyword, number, string, punctuation mark, or preprocessor line."""
 
     kind: str
     text: str
@@ -69,7 +69,7 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Return True if the head of the declaration contains one of these words."""
+        """Return True if the head of the declaration contains one of these keywords."""
         return any(token.text in words for token in self.head)
 
 
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> tuple[CppToken, ...]:
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """Return the words such as ``__device__`` that mark device code, and the macros in some files that expand to them."""
+    """Return the qualifiers such as ``__device__`` that mark device code, and the macros in the files that expand to one."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -151,7 +151,7 @@ def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
 
 
 def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declaration]:
-    """Return the declarations that only the host uses: functions and variables without a word such as ``__device__``.
+    """Return the declarations that only the host uses: functions and variables without a qualifier such as ``__device__``.
 
     Constants and ``constexpr`` functions stay, because kernels may use them, and so do types.
     """
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line. For the use of a macro, return all its uses outside functions."""
+    """Return the innermost host declaration at each line. If that is a use of a macro, add the macro's other uses outside functions."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]

@@ -1,1 +1,1 @@
-"""The machine that runs a batch of clusters, and its asynchronous operations."""
+"""The execution of a batch of clusters, with its mbarriers and asynchronous operations."""

@@ -48,7 +48,7 @@ class _Copies:
 
 
 class Engines:
-    """The asynchronous operations of one machine."""
+    """The asynchronous operations in flight in one batch of clusters."""
 
     def __init__(self, machine: Memories, mbarriers: Mbarriers) -> None:
         self.machine, self.mbarriers = machine, mbarriers
@@ -63,7 +63,7 @@ class Engines:
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """Replicate the operations for :meth:`Machine.expand`. Return those of each copy of the cluster, by their old numbers."""
+        """Replicate the operations for every cluster of the batch. Return the new ones by old number and cluster."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -128,7 +128,7 @@ class Engines:
         return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
-        """Return a new operation of one lane. The caller has checked its accesses, and calls :meth:`begin`."""
+        """Create an operation of one lane. The caller checks the accesses before, and calls :meth:`begin` afterwards."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
@@ -146,7 +146,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Record that an operation has completed, and that its accesses now count as those of ``actor``."""
+        """Record that an operation has completed. Later race checks treat its accesses as accesses of ``actor``."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -193,7 +193,7 @@ class Engines:
         return False
 
     def leaving(self, ending: Any) -> set[int]:
-        """Check that exiting lanes waited for their copies, and that no copy uses a CTA that ends. Return the CTAs that end."""
+        """Check that exiting lanes waited for their copies, and that no copy still uses a CTA that exits. Return the CTAs that exit."""
         machine = self.machine
         gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:
@@ -344,7 +344,7 @@ class Engines:
         return in_group(lane, "cp.async", newer, copies.operation.waited)
 
     def bulk_lack(self, operation: Operation, _: int) -> Pending:
-        """Return what is missing to complete an operation of a bulk group, see :class:`Operation`."""
+        """Return the reason why an operation of a bulk group is still in flight."""
         newer = int(self.bulk_committed[operation.lane]) - operation.group - 1
         return in_group(operation.lane, "cp.async.bulk", newer, operation.waited)
 

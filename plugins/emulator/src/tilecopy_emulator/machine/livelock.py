@@ -31,7 +31,7 @@ TIME = "%clock"
 
 @attrs.frozen(eq=False)
 class StateSnapshot:
-    """A frozen record of a machine's state at a backward branch, for comparison with later states."""
+    """A frozen record of a batch's state at a backward branch, for comparison with later states."""
 
     versions: tuple[int, int]
     memory: list[Any] | None
@@ -43,7 +43,7 @@ class StateSnapshot:
 
 
 class LivelockDetector:
-    """The detector for the loops of one machine.
+    """The livelock detector of one batch of clusters.
 
     A thread that loops lets others run first from time to time. If no thread can change the values that decide the
     loops, they are stuck.
@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Return why the machine is blocked if a loop never ends, else None."""
+        """Return the reason why no thread can continue if a loop never ends, else None."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]
@@ -231,15 +231,15 @@ class LivelockDetector:
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
             ][:3]
             more = f"; {', '.join(firsts)} cannot continue either" if firsts else ""
-            what = f"{self._poll_target(instructions[reads[0]], lanes)}, which no thread can change any more{self.mbarriers.states()}"
+            what = f"{self._poll_target(instructions[reads[0]], lanes)}; no thread can change it any more{self.mbarriers.states()}"
             what = f"waits in a loop for {what}{more}"
             machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
-        why = "it waits for nothing and changes nothing"
+        why = "it has no wait and writes no memory"
         if repeats:
-            why = "its registers and memory repeat"
+            why = "registers and memory return to an earlier state"
         elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
-            why = "it waits for nothing and does not read what it changes"
-        machine.hazard("endless", f"a loop that never ends: {why}", lanes, at=at)
+            why = "it has no wait and does not read what it writes"
+        machine.hazard("endless", f"the loop never ends: {why}", lanes, at=at)
 
     def _poll_target(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:
         """Return the name of the bytes that a load of a loop reads."""

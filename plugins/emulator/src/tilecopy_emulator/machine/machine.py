@@ -1,4 +1,4 @@
-"""The machine, which executes a batch of clusters.
+"""The interpreter that executes a batch of clusters.
 
 While the clusters of a batch execute the same, there are ``U`` unit lanes (the threads of one cluster) times ``C``
 copies. A register is an array of shape ``(U or 1, C or 1)``, not broadcast if all lanes or all copies have the same
@@ -51,7 +51,7 @@ PATIENCE_BITS = 6
 
 
 class Machine(Memories):
-    """A machine that executes a batch of clusters.
+    """An interpreter that executes a batch of clusters.
 
     Args:
         launch: the state that all batches share.
@@ -276,7 +276,7 @@ class Machine(Memories):
         raise AssertionError("nobody waits")
 
     def expand(self) -> None:
-        """Expand the one cluster that represents all clusters of the batch into the threads of all of them."""
+        """Replace the one cluster that represents all clusters of the batch by the threads of every cluster."""
         copies, unit = self.copies, self.units
         if copies == 1:
             raise AssertionError("a single copy cannot diverge")

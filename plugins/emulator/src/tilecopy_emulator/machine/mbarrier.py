@@ -69,7 +69,7 @@ class Mbarrier:
 
 
 class Mbarriers:
-    """The mbarriers in a machine's shared memory."""
+    """The mbarriers in the shared memory of a batch of clusters."""
 
     def __init__(self, machine: Memories, complete_oldest: Callable[[], bool]) -> None:
         self.machine, self.complete_oldest = machine, complete_oldest
@@ -83,7 +83,7 @@ class Mbarriers:
         self.timed_out = -1
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
-        """Replicate the mbarriers for :meth:`Machine.expand`."""
+        """Replicate the mbarriers for every cluster of the batch."""
         size, order, first = self.machine.shared.size, self.machine.order, self.machine.first
         objects, columns, polled = self.objects, self.columns, self.polled
         self.objects, self.columns, self.polled = {}, {}, {}
@@ -104,11 +104,11 @@ class Mbarriers:
                 )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
-        """Return the actor for the operations that complete on an mbarrier."""
+        """Return the actor number that stands for operations that complete on an mbarrier in shadow memory."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Return a phrase that names the asynchronous operation of an actor, for messages."""
+        """Return a description of the asynchronous operation that an actor number stands for, for messages."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that wgmma.wait_group completed"
@@ -118,7 +118,7 @@ class Mbarriers:
         return "an asynchronous copy counted by an mbarrier"
 
     def new_column(self, cta: int) -> int:
-        """Return a new column in the clock rows of a CTA."""
+        """Allocate a column in the vector clocks of a CTA, for example for an mbarrier."""
         number = self.next_column.get(cta, 0)
         self.next_column[cta] = number + 1
         return min(number, BARRIER_COLUMNS - 1)
@@ -182,7 +182,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def use(self, lanes: Lanes, positions: Any, place: int) -> Mbarrier:
-        """Return the mbarrier at a place. Check that it is alive, and that its init happens before its use by some lanes."""
+        """Return the mbarrier at a shared-memory offset. Check that it is initialised, and that the init happens before this use."""
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
@@ -217,7 +217,7 @@ class Mbarriers:
                 barrier.fenced_phase = self.machine.barriers.cluster_phase(barrier.initialiser // self.machine.threads)
 
     def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
-        """Return the places in shared memory of the mbarriers at the addresses of lanes."""
+        """Return the shared-memory offsets of the mbarriers at the addresses of lanes."""
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
 
     def arrive(
@@ -294,7 +294,7 @@ class Mbarriers:
             barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute the arrival of an asynchronous operation at cluster scope, with the clock of the operation's issue."""
+        """Execute the arrival of an asynchronous operation at cluster scope. It releases the clock of the issuing lane."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -363,7 +363,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Return for each lane whether its phase is complete, and the lanes that are not suspended, or None if no lane is suspended.
+        """Execute a wait. Return whether each lane's phase is complete, and a mask of the lanes that are not suspended (None: all).
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.
@@ -421,7 +421,7 @@ class Mbarriers:
                 if not cluster and barrier.done_far.rows:
                     for lane in passed.tolist():
                         machine.flags.narrow[lane] = (
-                            f"scope .cta of its wait on {barrier.name} does not include other CTAs"
+                            f"scope .cta of the wait on {barrier.name} does not include other CTAs"
                         )
                 if barrier.narrow:
                     for lane in passed.tolist():
@@ -452,7 +452,7 @@ class Mbarriers:
         return phases
 
     def time_out(self) -> bool:
-        """Let suspended waits fail, because no thread can run. Return True if any failed and the state has changed since the last call."""
+        """Let suspended waits fail, because no thread can run. Return False if no wait is suspended or nothing changed since the last call."""
         machine = self.machine
         if self.timed_out == machine.launch.version:
             return False

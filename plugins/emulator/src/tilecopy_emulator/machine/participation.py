@@ -25,7 +25,7 @@ class Copy:
 
 
 class Participation:
-    """The number of times that threads of a machine executed each copy."""
+    """The number of times that the threads of a batch executed each copy."""
 
     def __init__(self, machine: Threads) -> None:
         self._machine = machine
@@ -43,7 +43,7 @@ class Participation:
         np.add.at(counts, (machine.cta_of[machine.index(lanes)], thread_ids), 1)
 
     def expand(self, copies: int) -> None:
-        """Replicate the counts for :meth:`.machine.Machine.expand`."""
+        """Replicate the counts for every cluster of the batch."""
         self._executions = {copy: (np.tile(n, (copies, 1)), at) for copy, (n, at) in self._executions.items()}
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""The global memory that the threads of a machine access; every access is checked and recorded per byte."""
+"""Accesses of a batch's threads to global memory. Every access is checked and recorded per byte."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOG_BYTES = 1 << 26
 
 
 class GlobalAccesses(ShadowedMemory):
-    """The checks of the accesses that a machine's threads make to the arrays of the launch."""
+    """Loads, stores and atomics of a batch's threads on the arrays of the launch, with their checks."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
         self.arrays = machine.launch.memory.arrays
 
     def spread(self, lanes: Lanes, addresses: Any) -> Any:
-        """Return addresses with a row for each lane and a column for each copy."""
+        """Return addresses with a row for each lane and a column for each cluster of the batch."""
         shape = (self.machine.size(lanes), self.machine.copies)
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
@@ -82,7 +82,7 @@ class GlobalAccesses(ShadowedMemory):
         position, copy = first_of(bad)
         at = int(offsets[position, copy])
         self.machine.hazard(
-            "bounds", f"an access of {size} bytes at byte {at} is outside {array.name}, which has {len(array.data)} bytes "
+            "bounds", f"an access of {size} bytes at byte {at} is outside {array.name} of {len(array.data)} bytes "
             f"({array.where(at, size)})", lanes, position, copy=copy, bytes=(at, at + size - 1),
         )  # fmt: skip
 
@@ -364,19 +364,19 @@ class GlobalAccesses(ShadowedMemory):
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
-    """Return False for every position: the answer of a judge that orders no access after another."""
+    """Return False for every position. This judge treats every earlier access as unordered, so that the log keeps it."""
     none = np.zeros(len(positions), bool)
     return none, none
 
 
 def first_of(bad: Any) -> tuple[int, int]:
-    """Return the lane and copy of the first True in a mask."""
+    """Return the row (lane) and the column (cluster) of the first True in a mask."""
     position = np.unravel_index(int(np.argmax(bad)), bad.shape)
     return int(position[0]), int(position[1])
 
 
 def position_of(chosen: Any, offsets: Any, at: int) -> tuple[int, int]:
-    """Return the lane and copy of an element of a flattened access."""
+    """Return the row (lane) and the column (cluster) of an element of a flattened access."""
     if chosen is None:
         return at // offsets.shape[1], at % offsets.shape[1]
     rows, columns = np.nonzero(chosen)

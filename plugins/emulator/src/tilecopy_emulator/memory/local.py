@@ -27,7 +27,7 @@ class LocalMemory:
         """The top of each thread's stack, if the program has one."""
 
     def expand(self, copies: int) -> None:
-        """Replicate the local memory for :meth:`Machine.expand`."""
+        """Replicate the local memory for every cluster of the batch."""
         self.top = np.tile(self.top, copies)
         if self.data is not None:
             self.data = self.data.transpose(1, 0, 2).reshape(-1, 1, self.size)
@@ -43,7 +43,7 @@ class LocalMemory:
         return f"{name} byte {offset - start}"
 
     def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:
-        """Allocate bytes on each thread's stack (``alloca``) and return where they start."""
+        """Allocate bytes on each thread's stack (``alloca``), and return their start addresses."""
         machine, index = self.machine, self.machine.index(lanes)
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
@@ -63,7 +63,7 @@ class LocalMemory:
         self.top[index] = tops
 
     def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return the places of the bytes of an access, of shape (n, access.bytes), after alignment and bounds checks."""
+        """Return the local-memory offsets of an access's bytes, of shape (n, access.bytes), after alignment and bounds checks."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
@@ -78,7 +78,7 @@ class LocalMemory:
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        end = f"is outside its variable, in {self.size} bytes of local memory"
+        end = f"is not inside one variable; local memory has {self.size} bytes"
         say = lambda at: f"an access of {access.bytes} bytes at {self.where(int(offsets[at]))} {end}"  # noqa: E731
         machine.hazard_where(bad, "bounds", say, lanes)
         return offsets[:, None] + np.arange(access.bytes)

@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Mark registers as poison like :meth:`poison_loaded`, for one instruction, given the origins of each lane's bytes."""
+        """Mark the registers of one load instruction as poison. ``byte_origins``: of each lane's undefined bytes, else 0."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
@@ -99,7 +99,7 @@ class Memories(Registers):
         return self.globals.atomic(lanes, access, addresses, update)
 
     def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
-        """Check without an access that a cache line contains memory of an array or variable. Shared memory has no cache lines."""
+        """Check that cache lines are part of an array or variable, without an access. Shared memory has no cache lines."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
         elif access.space == "local":
@@ -134,7 +134,7 @@ class Memories(Registers):
 
     def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
         if kind == 3:
-            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no state space", lanes)
+            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} has no state space", lanes)
         space = ("global", "shared::cluster", "local")[kind]
         return lanes, attrs.evolve(access, space=space), addresses & np.uint64(0xFFFFFFFF) if kind else addresses
 

@@ -39,12 +39,12 @@ JudgeAccess = Callable[[Registers, Any, int, Any, Touched], tuple[Any, Any]]
 
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Return which accesses by threads of the grid are ordered after earlier stamps; see shadow.Judge."""
+    """Return whether each access by a thread of the grid is ordered after an earlier one. See shadow.Judge."""
     return _judge(machine, threads, strength, before, touched, _ordered_in_grid)
 
 
 def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Return which accesses by lanes of the machine are ordered after earlier stamps; see shadow.Judge."""
+    """Return whether each access by a lane of the batch is ordered after an earlier one. See shadow.Judge."""
     return _judge(machine, lanes, strength, before, touched, _ordered_in_unit)
 
 
@@ -109,14 +109,14 @@ class ShadowedMemory:
     """A memory with shadow memory. The shadow memory stores the last accesses to each byte.
 
     ``machine``: its threads access the memory; ``cell``: bytes of a cell, which no access splits; ``judge``: decides
-    which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the machine.
+    which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the batch.
     """
 
     def __init__(self, machine: Registers, cell: int, judge: JudgeAccess, *, whole_grid: bool) -> None:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """Return the shadow cells of accesses at ``places`` as a flat array, and the number of cells per access."""
+        """Return the shadow cells of accesses at the offsets ``places`` as a flat array, and the number of cells per access."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
@@ -125,7 +125,7 @@ class ShadowedMemory:
         self, shadow: ShadowMemory, cells: Any, actors: Any, strength: int, *, key: int = 0, writes: bool = False,
         remember: bool = True, equal: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check accesses to cells, each by an actor, against earlier accesses to the same cells.
+        """Check accesses to shadow cells against earlier accesses to the same cells.
 
         ``shadow``: has the stamps; ``cells``: 1-D; ``actors``: one per cell; ``strength``: of these accesses;
         ``key``: of the memory, for the locks; ``writes``: whether they write; ``remember``: whether later accesses are checked
@@ -156,7 +156,7 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Record the instruction of accesses that a race query looks for: the current one, or the ``copy`` that it waits for.
+        """Record the current instruction, or the ``copy`` that it completes, if a race query looks for one of these accesses.
 
         When the query was made, one lane of the machine may have stood for many.
         """
@@ -174,7 +174,7 @@ class ShadowedMemory:
         self, access: AccessKind, update: Any, places: Any, keys: Any, lanes: Any, of: Any, fetch: Any, put: Any, *,
         shared: bool,
     ) -> Any:  # fmt: skip
-        """Execute an atomic operation, with accesses to one place one after another. Return the bits before each access.
+        """Execute an atomic operation. Accesses to the same address run one after another. Return the bits before each access.
 
         ``access``: its kind; ``update``: see :meth:`Machine.atomic`; ``places``: of the accesses, 1-D; ``keys``: of these
         places in flags; ``lanes``: of the accesses; None if each copy of one lane is an access;
@@ -328,7 +328,7 @@ def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> s
         return "__syncthreads() (bar.sync) between the two accesses"
     if clustered:
         return "a barrier of the cluster (barrier.cluster) between the two accesses"
-    return "a release after the first and an acquire before the second, of scope .gpu, on one flag; or grid.sync(); or two launches"
+    return "release a flag after the first access and acquire it before the second, both with scope .gpu; or grid.sync(); or two launches"
 
 
 def raise_in_flight(

@@ -1,4 +1,4 @@
-"""The shared memory of the CTAs of a machine: one shadow for all copies of a cluster, and the data of every copy."""
+"""The shared memory of a batch of clusters: one shadow memory for all clusters, and the data of each cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .race_check import ShadowedMemory, judge_shared
 
 
 class SharedMemory(ShadowedMemory):
-    """The shared memory of a machine's CTAs: one shadow for all copies of a cluster, and the data of every copy."""
+    """The shared memory of a batch of clusters: one shadow memory for all clusters, and the data of each cluster."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.shared_cell, judge_shared, whole_grid=False)
@@ -48,7 +48,7 @@ class SharedMemory(ShadowedMemory):
         self.start = machine.cta_of * self.size
 
     def expand(self, copies: int, shifts: tuple[int, int, int]) -> None:
-        """Replicate the shared memory for :meth:`Machine.expand`."""
+        """Replicate the shared memory for every cluster of the batch."""
         self._number()
         self.data = np.ascontiguousarray(self.data.transpose(1, 0, 2)).reshape(-1, 1, 16)
         self.shadow = self.shadow.replicate(copies, shifts)
@@ -63,7 +63,7 @@ class SharedMemory(ShadowedMemory):
         }
 
     def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
-        """Return the places of accesses at shared addresses, after checks of the window, alignment, bounds and lifetime."""
+        """Return the offsets of accesses in the batch's shared memory, after checks of window, alignment, bounds and lifetime."""
         machine = self.machine
         values = machine.uniform(addresses, lanes).astype(np.int64)
         index = machine.index(lanes)
@@ -138,7 +138,7 @@ class SharedMemory(ShadowedMemory):
                         "have started (a cluster barrier is missing)", lanes, position,
                     )  # fmt: skip
             if not len(machine.living(owner)):
-                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed after it exited"
+                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed after this CTA exited"
                 machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 
@@ -246,13 +246,13 @@ class SharedMemory(ShadowedMemory):
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
         """Raise a hazard if an ordinary access touches a live mbarrier."""
         bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
-        what = "is in a live mbarrier, which an ordinary access must not touch"
+        what = "is in a live mbarrier; ordinary accesses must not touch it"
         self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))} {what}", lanes)
 
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check that the bytes of a read were written, by writes ordered before it; ``loads``: unwritten bytes are allowed."""
+        """Check that bytes were written, and that the writes are ordered before this read; ``loads``: unwritten bytes are allowed."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -306,7 +306,7 @@ class SharedMemory(ShadowedMemory):
             )  # fmt: skip
 
     def fetch(self, places: Any, size: int) -> Any:
-        """Return the bytes at places, of shape (n, C, size)."""
+        """Return the bytes at offsets in the batch's shared memory, of shape (n, C, size)."""
         if size > 16:
             return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
         words = self.data.view(WORDS[size])
@@ -317,7 +317,7 @@ class SharedMemory(ShadowedMemory):
         return elements.view(np.uint8).reshape(len(places), words.shape[1], size)
 
     def put(self, places: Any, raw: Any) -> None:
-        """Write bytes, broadcastable to (n, C, size)."""
+        """Write bytes at offsets in the batch's shared memory. Their shape must be broadcastable to (n, C, size)."""
         size = raw.shape[2]
         if size > 16:
             for part in range(0, size, 16):

@@ -117,7 +117,7 @@ class TensorMap:
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
         hold("box", row % 16 == 0, f"a box whose rows are a multiple of 16 bytes, not {row}")
-        rule = f"a box whose rows have at most the {span} bytes of the swizzle {self.swizzle}, not {row}"
+        rule = f"a box whose rows have at most {span} bytes for the swizzle {self.swizzle}, not {row}"
         hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
@@ -198,7 +198,7 @@ def decode(raw: bytes) -> TensorMap | str:
 
 
 class TensorMaps:
-    """The tensor maps that the threads of a machine read.
+    """The tensor maps that the threads of a batch read.
 
     Args:
         memory: the memory that contains them.
@@ -263,8 +263,8 @@ class TensorMaps:
         if missing.any():
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
-                "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy after {who} wrote it "
-                "without fence.proxy.tensormap::generic.release there or .acquire of these bytes in this CTA",
+                "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy after {who} wrote it: "
+                "the writer's fence.proxy.tensormap::generic.release, or an .acquire of these bytes in this CTA, is missing",
                 one, threads=(who,),
             )  # fmt: skip
 

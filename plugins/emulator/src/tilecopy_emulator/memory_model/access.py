@@ -36,7 +36,7 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Return shared addresses with the CTA rank ``rank`` in the cluster; rank -1 leaves them unchanged."""
+    """Return shared addresses moved to the CTA of rank ``rank`` in the cluster; rank -1 leaves them unchanged."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
@@ -48,7 +48,7 @@ def bytes_of(name: str, first: int, size: int = 1) -> str:
 
 
 class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
-    """Lanes of one warp write the same bytes in one instruction, which is a hazard unless the values are equal.
+    """An exception for lanes of one warp that write the same bytes in one instruction. Only different values are a hazard.
 
     Attributes:
         error: the hazard.
@@ -61,7 +61,7 @@ class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
 
 @attrs.frozen(eq=False)
 class Scan:
-    """An associative atomic operation. All updates of one place are computed together.
+    """An associative atomic operation. A prefix scan computes all updates of one address together.
 
     ``operation``: of two values; ``dtype``: of the computation; ``identity``: the identity element.
     """
@@ -106,7 +106,7 @@ class Scan:
 
 @attrs.frozen
 class AccessKind:
-    """The kind of an instruction's memory accesses.
+    """A frozen record of how an instruction accesses memory: its state space, size, semantics and scope.
 
     ``space``: ``""`` (generic), ``global``, ``const``, ``param``, ``shared``, ``shared::cluster`` or ``local``;
     ``bytes``: of one lane's access, and its alignment; ``semantics``: ``weak``, ``relaxed``, ``acquire``, ``release``
@@ -128,7 +128,7 @@ class AccessKind:
 
     @property
     def strength(self) -> int:
-        """The strength of the access, see shadow.py."""
+        """The strength of the access: its scope and size as one number, 0 for an ordinary access (see shadow.py)."""
         return strength(self.reach, self.bytes) if self.reach else WEAK
 
     @property
@@ -150,7 +150,7 @@ class AccessKind:
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the accesses of an atomic in turns, at most one change of each place per turn: positions, old and new values.
+    """Yield the accesses of an atomic in turns: positions, old and new values. At most one access of a turn changes an address.
 
     Accesses that change nothing, and the first one that does, see the same value and share a turn.
 

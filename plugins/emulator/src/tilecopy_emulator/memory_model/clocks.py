@@ -88,7 +88,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return the clocks of ``copies`` copies of the CTAs, which get consecutive numbers from ``first``."""
+        """Return these clocks repeated for ``copies`` clusters. Their CTAs have consecutive numbers from ``first``."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -173,7 +173,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """Return the clock of some lanes, with everything that they did until now."""
+        """Return the clock of some lanes. It covers everything that they did until now."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -187,7 +187,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return the clock of the completed mbarrier phases that a lane has observed; its asynchronous operations have this clock.
+        """Return the clock of the completed mbarrier phases that a lane has observed. The lane's asynchronous operations have this clock.
 
         The operation releases this clock when it completes, but not the accesses of its thread.
         """

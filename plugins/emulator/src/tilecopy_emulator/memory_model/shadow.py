@@ -1,4 +1,4 @@
-"""The shadow of a memory: the last accesses of each byte, with actor and time.
+"""Shadow memory: the last accesses of each byte, with time and actor (a thread, an mbarrier or an operation in flight).
 
 A *stamp* is ``time << 37 | strength << 32 | actor``. A cell (as many bytes as the narrowest access of the program)
 holds its last writer and one reader; a log has further readers and unordered atomic writes.
@@ -112,7 +112,7 @@ def may_meet(strengths: int, stamps: Any) -> Any:
 
 @attrs.define(eq=False)
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
-    """Two accesses that are not ordered.
+    """An exception for two accesses that are not ordered.
 
     ``position``: of the current access; ``cell``: of both; ``stamp``: of the earlier access; ``wrote``: whether that
     was a write; ``together``: whether that is another lane of the same instruction.
@@ -162,9 +162,9 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """Return the shadow of several copies of a cluster, with consecutive numbers for their actors.
+        """Return this shadow memory repeated for ``copies`` clusters, with consecutive numbers for their actors.
 
-        ``copies``: their number; ``shifts``: threads, mbarriers and operations of one copy.
+        ``copies``: the number of clusters; ``shifts``: threads, mbarriers and operations of one cluster.
         """
         new = ShadowMemory(0, self.threads)
         cells = len(self.writer)

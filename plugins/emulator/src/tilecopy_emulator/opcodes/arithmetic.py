@@ -1,4 +1,4 @@
-"""The compiler of instructions on registers only, from the tables in :mod:`..alu`. The opcode has parts of registers (``h0@1``)."""
+"""The compiler of instructions on registers only, from the tables in :mod:`..alu`. ``h0@1`` in an opcode: half 0 of operand 1."""
 
 from __future__ import annotations
 

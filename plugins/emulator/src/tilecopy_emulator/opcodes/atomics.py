@@ -28,7 +28,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     type, returns = parts.type, name == "atom"
     operation, *unknown = [part for part in parts.rest if part not in ("noftz", "async", "mmio")] or [""]
     if unknown:
-        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported here")
+        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported")
     noftz = "noftz" in parts.rest or (parts.count > 0 and type in _NARROW)  # vectors have it even without the modifier
     family = "atom.vector" if parts.count else "atom"
     compute, in_shared = (
@@ -70,7 +70,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 def atomic_step(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
-    """Return the step of an atomic operation on adjacent elements in global or shared memory; ``readers``: one per operand and element."""
+    """Return the step that executes an atomic operation on adjacent elements; ``readers``: one per operand and element."""
     size, count = access.bytes, len(readers[0])
 
     def update_of(values: list[Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Instructions on cache lines: prefetches and eviction priorities, which only need a valid address, and ``discard``.
+"""Instructions on cache lines. Prefetches and eviction priorities need a valid address; ``discard`` makes bytes undefined.
 
 Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``, ``discard``.
 """

@@ -175,7 +175,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
         raise refuse(instruction, "expected an address and at most one more operand")
     if remote and state != "_":
-        raise refuse(instruction, "an arrival on a shared::cluster address returns no state: write _ for it")
+        raise refuse(instruction, "an arrival on a shared::cluster address returns no state: the result must be _")
     if expects and len(operands) != 2:
         raise refuse(instruction, "expected an address and a number of bytes")
     write = writer(state, "u64", instruction, program)

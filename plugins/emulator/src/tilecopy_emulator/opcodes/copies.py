@@ -22,7 +22,7 @@ from ..threads.global_arrays import GlobalArray, Reads, fetch, put
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address, with_operands
 from .operands import Handler, Lanes, Reader, Step, demand_count, is_constant, reader, refuse, writer
 
-_WAITS = "the wait for its mbarrier's phase is missing"
+_WAITS = "the wait on the copy's mbarrier is missing"
 
 
 def _cp(instruction: Instruction, program: Program) -> Step:
@@ -237,7 +237,7 @@ def receivers(machine: Machine, one: Any, mask: int) -> list[int]:
 
 
 def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
-    """Return the place of the mbarrier on which a copy completes; check the fence after its init."""
+    """Return the shared-memory offset of the mbarrier on which a copy completes. Check that a fence follows the mbarrier's init."""
     place = int(machine.shared.place(one, address, 8, remote=True)[0])
     if not machine.mbarriers.use(one, np.array([0]), place).fenced:
         machine.engines.check_init(int(one[0]), place)
@@ -312,9 +312,9 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 
 @attrs.frozen
 class Piece:
-    """The pieces of one size that a lane's copies read or write in global memory.
+    """A frozen record of pieces of global memory, all of one size, that a lane's copy reads or writes in every cluster of the batch.
 
-    ``chosen``: the mask of pieces and copies; ``offsets``: of these in the array; ``size``: bytes of each.
+    ``chosen``: the mask of pieces and clusters; ``offsets``: of these in the array; ``size``: bytes of each.
     """
 
     chosen: Any
@@ -323,7 +323,7 @@ class Piece:
 
     @classmethod
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
-        """Return a piece of ``size`` bytes at ``offsets`` in every copy of the cluster."""
+        """Return one piece of ``size`` bytes per cluster of the batch; ``offsets``: of the pieces in the array."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
@@ -340,7 +340,7 @@ class Piece:
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Check global bytes that a copy engine reads: ordered after their writers, and fenced for the async proxy."""
+    """Check that writes of global bytes are ordered before a copy engine reads them, and fenced for the async proxy."""
     if array.shadow is None:
         return
     for piece in pieces:
@@ -354,7 +354,7 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Check global bytes that a copy engine writes, and return the ``array_write`` of its :class:`Operation`."""
+    """Check the global bytes that a copy engine writes. Return the ``array_write`` for the :class:`Operation`."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
@@ -377,7 +377,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Check that shared bytes that a copy engine reads are written, ordered before, and fenced for the async proxy. Return their shadow cells."""
+    """Check that shared bytes are written, ordered and fenced before a copy engine reads them. Return their shadow cells."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")
@@ -385,7 +385,7 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
 
 
 def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
-    """Check shared bytes that a copy engine writes, and return their cells; reductions do not conflict with each other."""
+    """Check the shared bytes that a copy engine writes. Return their shadow cells. Reductions do not conflict with each other."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
@@ -448,7 +448,7 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
 def check_proxy_global(
     machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Check the proxy fences of global bytes, like :meth:`Engines.check_proxy` for shared ones; ``plain``: see :func:`ordinary`."""
+    """Check that a proxy fence follows ordinary writes of global bytes, see :meth:`Engines.check_proxy`; ``plain``: see :func:`ordinary`."""
     if not len(plain):
         return
     actor = actor_of(stamps)
@@ -466,7 +466,7 @@ def check_proxy_global(
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Copy (or reduce) the bytes of an operation, in units of 16 bytes or as a ``row``; ``kept``: bytes per unit in global memory, None for all."""
+    """Move the bytes of an operation that completes: copy them to the destination, or reduce them with the bytes there."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]

@@ -57,7 +57,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """Return a reader of a data address in a space; ``""``: the generic space, or that of the variable in the operand."""
+    """Return a reader of a data address in a state space. Without a space, the address is generic, or in the variable's space."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -70,9 +70,9 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that turns a function of machine, lanes, opcode, and a reader (``=``: writer) per operand into a handler.
+    """Return a decorator that makes a handler of a function. The function gets machine, lanes, opcode, and a reader or writer per operand.
 
-    A role is a PTX type, or ``[shared]`` for an address in shared memory.
+    A role is a PTX type (after ``=`` for a writer), or ``[shared]`` for an address in shared memory.
     """
 
     def decorate(execute: Callable[..., None]) -> Handler:
@@ -93,7 +93,7 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """Return the registers of an operand, which is one register or several in braces."""
+    """Return the registers of an operand: one register, or several in braces."""
     names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"expected {count} registers, got {len(names)}")
@@ -101,7 +101,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
 
 
 def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
-    """Return the operands without a cache policy."""
+    """Return the ``count`` operands of an instruction, without a cache policy."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
         operands = operands[:-1]
@@ -134,7 +134,7 @@ def store(instruction: Instruction, program: Program, parts: Parts | None = None
     """Compile a store, described by the instruction's opcode or by ``parts``."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
-        raise refuse(instruction, f"a store must not be to .{parts.access.space}, which is read-only")
+        raise refuse(instruction, f"a store must not be to the read-only space .{parts.access.space}")
     destination, source = operands_of(instruction, 2)
     readers = [
         reader(name, parts.type, instruction, program, wider=True)
@@ -306,7 +306,7 @@ def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> 
     """Raise an error for unsupported modifiers of an opcode."""
     for part in instruction.opcode[1:]:
         if part not in known and not is_hint(part):
-            raise refuse(instruction, f"the modifier '.{part}' is not supported here")
+            raise refuse(instruction, f"the modifier '.{part}' is not supported")
 
 
 def _store_zeros(instruction: Instruction, program: Program) -> Step:

@@ -42,7 +42,7 @@ _B128_ATOM32 = Swizzle(128, 2, 0x60, 4)
 
 @attrs.frozen
 class Kind:
-    """The meaning of the upper bits of a descriptor.
+    """A frozen record of how an instruction interprets the upper bits of a matrix descriptor.
 
     ``shift``: of the swizzle's code; ``swizzles``: by that code; ``reserved``: the mask of fixed bits, among them the
     base offset's; ``fixed``: the values of these bits.
@@ -91,7 +91,7 @@ class Descriptor:
 
 
 def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
-    """Return the places of 16-byte units at addresses in a CTA's shared memory; check that none is in an mbarrier."""
+    """Return the batch's shared-memory offsets of 16-byte units at addresses of a CTA. Check that none is in an mbarrier."""
     shared = machine.shared
     rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
     first = np.full(offsets.size, cta * machine.threads)
@@ -108,12 +108,12 @@ def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: 
 
 
 def widen(raw: Any, bits: int) -> Any:
-    """Return 16 elements of ``bits`` bits per unit as bytes for the tensor core, with 4-bit elements in the middle bits."""
+    """Return the 16 elements of each unit as bytes for the tensor core. Elements of 4 bits are in the middle of their byte."""
     return unpack(raw, bits) << (2 if bits == 4 else 0)
 
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Return values ``(copies, rows, k)`` from the bytes of an operand's units ``(units, copies, 16)``."""
+    """Return the values of an operand, ``(clusters, rows, k)``, from the bytes of its units, ``(units, clusters, 16)``."""
     if bits := PADDED_BITS.get(type):
         raw = widen(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Return the places and shadow cells of an operand's units. Check that they were written before the accesses of ``lanes``."""
+    """Return the shared-memory offsets and shadow cells of an operand's units. Check that they were written before ``lanes`` read them."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

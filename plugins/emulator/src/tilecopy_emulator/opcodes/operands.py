@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check that operands are the same in every copy of the cluster, before lanes wait: they do not execute the instruction again.
+    """Check, before lanes wait, that operands are the same in every cluster of the batch. After the wait, the operands are not read again.
 
     Raises:
         CopiesDiverged: the operands differ.

@@ -114,7 +114,7 @@ class _Arguments:
         self._machine, self._lane, self._at = machine, lane, address
 
     def take(self, code: str) -> Any:
-        """Return the next argument, which has a format code of :mod:`struct`. Its offset is a multiple of its size."""
+        """Return the next argument; ``code``: its format in :mod:`struct`. The offset of an argument is a multiple of its size."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
         raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))

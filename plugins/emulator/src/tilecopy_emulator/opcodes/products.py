@@ -50,18 +50,18 @@ class Fragment:
 
     @property
     def register_type(self) -> str:
-        """The PTX type of its registers."""
+        """The PTX type of the registers that hold the fragment."""
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Return the matrix ``(groups, copies, rows, columns)`` from registers ``(registers, groups, threads, copies)``."""
+        """Return the matrix, ``(groups, clusters, rows, columns)``, from registers, ``(registers, groups, threads, clusters)``."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Return registers from the bits of a matrix, the reverse of :meth:`values` without the encoding."""
+        """Return the registers that hold the bits of a matrix, the reverse of :meth:`values` without a conversion."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)
@@ -70,19 +70,19 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Return the origin of each element, ``(groups, rows, columns)``, from those of registers, ``(registers, groups, threads)``."""
+        """Return the origins of elements, ``(groups, rows, columns)``, from the origins of registers, ``(registers, groups, threads)``."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return the maximum over the elements of each register. ``origins`` has the shape ``(groups, rows, columns)``."""
+        """Return the origin of each register, the maximum over its elements. ``origins`` has the shape ``(groups, rows, columns)``."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return the thread of each array element in row-major order, and its number in the thread; ``steps``: extent and the two steps per axis."""
+    """Return the thread and the index in the thread of each array element in row-major order; ``steps``: extent and both steps of each axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)

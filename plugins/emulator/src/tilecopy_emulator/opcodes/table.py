@@ -89,7 +89,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """Return the entry points of other packages, or those of this package if ``own``, by name. The first call imports them."""
+    """Return the loaded entry points of other packages, or of this package if ``own``. The first call imports them."""
     from tilecopy_core.registry import load_unique
 
     entries = []
@@ -118,7 +118,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
             )
         if prefix in taken:
             raise PluginError(
-                f"INSTRUCTIONS must not have '{prefix}', which the emulator has: use your own opcode, or a longer prefix"
+                f"INSTRUCTIONS must not have '{prefix}', an opcode of the emulator: use your own opcode, or a longer prefix"
             )
         table[prefix] = _answering(handler, owner)
     if len(table) > _MOST_PREFIXES:
@@ -133,7 +133,7 @@ def _builtin() -> dict[str, Handler]:
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return the emulator's handlers by prefix, with those of its entry points (bulk copies and matrix products)."""
+    """Return the emulator's handlers by opcode prefix, with those of its own entry points (bulk copies and matrix products)."""
     return _builtin() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 

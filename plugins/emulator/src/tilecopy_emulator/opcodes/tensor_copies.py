@@ -1,4 +1,4 @@
-"""Tensor copies, which copy boxes of a tensor by a tensor map (PTX ISA 9.7.9.27), and instructions that write tensor maps.
+"""Tensor copies of boxes of a tensor by a tensor map (PTX ISA 9.7.9.27), and instructions that write tensor maps.
 
 Copies work in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. If the ISA
 leaves a case open, the emulator follows an H200. An innermost start that is not a multiple of 16 bytes, a shared address
@@ -118,7 +118,7 @@ class _Box:
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
-        """Return the bytes inside the tensor as pieces, one for each number of such bytes per unit."""
+        """Return the bytes inside the tensor as pieces. All units of a piece have the same number of bytes inside."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
         kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()
@@ -131,7 +131,7 @@ def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *,
     first = starts[0]
     if (first * size % UNIT).any():
         bad = int(first[first * size % UNIT != 0][0])
-        what = f"the innermost start of a box must be a multiple of {UNIT} bytes, got element {bad}, which is byte {bad * size}"
+        what = f"the innermost start of a box must be a multiple of {UNIT} bytes, got element {bad} (byte {bad * size})"
         machine.hazard("alignment", f"{what} (a GPU ends the context)", one)
     for dimension, start in enumerate(starts if stores else ()):
         if (start < 0).any():
@@ -273,7 +273,7 @@ def _reduction(machine: Machine, one: Any, tensor: TensorMap, name: str) -> Any:
 
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
-    """Compile ``cp.async.bulk.prefetch.tensor``, which only checks its map and its box."""
+    """Compile ``cp.async.bulk.prefetch.tensor``. Its step only checks the tensor map and the box."""
     where = _where(instruction, program)
     operands_of(instruction, 1)
 
@@ -285,7 +285,7 @@ def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
 
 
 def map_prefetch(instruction: Instruction, program: Program) -> Step:
-    """Compile ``prefetch.tensormap``, which only checks its map."""
+    """Compile ``prefetch.tensormap``. Its step only checks the tensor map."""
     (operand,) = operands_of(instruction, 1)
     space = modifiers_of(instruction.opcode).space
     address = data_address(operand, space, instruction, program)

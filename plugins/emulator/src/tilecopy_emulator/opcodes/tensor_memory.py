@@ -65,7 +65,7 @@ def _distinct(values: Any) -> list[int]:
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
-    """Return the lane and column of register i of thread t, shape (32, registers)."""
+    """Return the tensor-memory lane and column of each register of each thread, shape (32, registers)."""
     t = np.arange(32)[:, None]
     i = np.arange(count * TRANSFER_REGISTERS[shape])[None, :]
     if shape == "32x32b":
@@ -100,7 +100,7 @@ class _Allocation:
 
 
 class TensorMemory:
-    """The tensor memory of a machine's CTAs, with the words of every copy of the cluster."""
+    """The tensor memory of a batch's CTAs, with the words of every cluster."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -121,14 +121,14 @@ class TensorMemory:
 
     @classmethod
     def of(cls, machine: Machine) -> TensorMemory:
-        """Return the tensor memory of a machine, created at the first use."""
+        """Return the tensor memory of a batch. The first call creates it."""
         if machine.tensor is None:
             machine.tensor = cls(machine)
         memory: TensorMemory = machine.tensor
         return memory
 
     def expand(self, copies: int, shift: int, made: dict[tuple[int, int], Operation]) -> None:
-        """Replicate the tensor memory for :meth:`Machine.expand`."""
+        """Replicate the tensor memory for every cluster of the batch."""
         machine = self.machine
         ctas, lanes = machine.unit_ctas // copies, machine.units // copies
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
@@ -199,7 +199,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return the judge of accesses by lanes of the machine; ``after``: stamps of earlier accesses that are known to be ordered."""
+        """Return a judge for accesses by lanes of the batch; ``after``: stamps of earlier accesses that count as ordered."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -232,7 +232,7 @@ class TensorMemory:
         self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
     ) -> None:  # fmt: skip
-        """Check and record an access to cells by a warp or a thread; ``after``: stamps of accesses that precede a new product."""
+        """Check and record an access to cells by a warp or a thread; ``after``: stamps of accesses that precede a new MMA."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -281,8 +281,8 @@ class TensorMemory:
         who = machine.actor_name(actor)
         if plain:
             machine.hazard(
-                "proxy", f"{where} is {action} with no tcgen05.fence since it was {before} by {who}: use "
-                "::before_thread_sync there and ::after_thread_sync here", lanes, position, threads=(who,),
+                "proxy", f"{where} is {action} with no tcgen05.fence since it was {before} by {who}: use a fence "
+                "::before_thread_sync in that thread and ::after_thread_sync in this one", lanes, position, threads=(who,),
             )  # fmt: skip
         machine.hazard(
             "race", f"{where} is {action} with no wait or barrier since it was {before} by {who}", lanes, position,
@@ -290,7 +290,7 @@ class TensorMemory:
         )  # fmt: skip
 
     def end_cta(self, cta: int) -> None:
-        """Check at the end of a CTA that its tensor memory was deallocated."""
+        """Check, when a CTA exits, that its tensor memory was deallocated."""
         if self.allocated.get(cta):
             machine = self.machine
             allocation = self.allocated[cta][0]
@@ -450,7 +450,7 @@ def _issue(
     spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
     memory.touch(one, 0, lane, spots, "written")
     operation = machine.engines.start(
-        "tcgen05.cp", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing", reads=np.unique(cells),
+        "tcgen05.cp", lane, completes_late, "a tcgen05.commit of the issuing thread and a wait for the commit are missing", reads=np.unique(cells),
         ctas=(cta,), data={"place_rows": places, "cells": spots, "units": units, "packed": packed},
     )  # fmt: skip
     machine.engines.begin(operation)
@@ -483,7 +483,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
                 place = int(machine.shared.place(one, at_rank(address, rank), 8, remote=True)[0])
                 machine.mbarriers.use(one, np.array([0]), place)
                 operation = machine.engines.start(
-                    "tcgen05.commit", lane, partial(_complete_commit, machine), "a wait for its mbarrier's phase is missing", barrier=place,
+                    "tcgen05.commit", lane, partial(_complete_commit, machine), "a wait on the commit's mbarrier is missing", barrier=place,
                     ctas=(int(machine.cta_of[lane]), place // machine.shared.size), clock=machine.order.causes(lane), data={"tracked": tracked, "group": group},
                 )  # fmt: skip
                 machine.engines.pending.append(operation)

@@ -188,7 +188,7 @@ def _issue(
         for action in ("read", "written") if form.accumulates else ("written",):
             _touch(machine, one, peer, form, taddr, form.n, action, after | same, data["kept_lanes"])
         operation = machine.engines.start(
-            "tcgen05.mma", lane, completes_late, "a tcgen05.commit of its thread and a wait for it are missing",
+            "tcgen05.mma", lane, completes_late, "a tcgen05.commit of the issuing thread and a wait for the commit are missing",
             reads=np.unique(reads), ctas=tuple(ctas), data=data,
         )  # fmt: skip
         machine.engines.begin(operation)

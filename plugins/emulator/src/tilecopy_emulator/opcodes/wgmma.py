@@ -49,7 +49,7 @@ class _Product:
 
 
 class Warpgroups:
-    """The products of a machine's warpgroups, and the last uses of their registers."""
+    """The pending ``wgmma.mma_async`` operations of a batch's warpgroups, and the last uses of their registers."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -61,14 +61,14 @@ class Warpgroups:
 
     @classmethod
     def of(cls, machine: Machine) -> Warpgroups:
-        """Return the machine's Warpgroups. The first call creates it."""
+        """Return the :class:`Warpgroups` of a batch. The first call creates the object."""
         if machine.warpgroups is None:
             machine.warpgroups = cls(machine)
         warpgroups: Warpgroups = machine.warpgroups
         return warpgroups
 
     def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
-        """Replicate the products for :meth:`Machine.expand`."""
+        """Replicate the operations for every cluster of the batch."""
         self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
         self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
@@ -92,7 +92,7 @@ class Warpgroups:
         return key[0], self.columns[key]
 
     def demand_idle(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
-        """Raise a hazard if a product in flight uses registers.
+        """Raise a hazard if a ``wgmma.mma_async`` in flight uses one of some registers.
 
         ``lanes``: of the registers; ``names``: registers; ``what``: the verb of the use; ``a``: True if another product
         reads them as A, which several may do; ``type``: of their values if they are accumulators of another product,
@@ -118,11 +118,11 @@ class Warpgroups:
         return in_group(lane, "wgmma", newer, product.operation.waited)
 
     def why_in_flight(self, operation: Operation, _: int) -> Pending:
-        """Return what is missing to complete a product, see :class:`Operation`."""
+        """Return the reason why a ``wgmma.mma_async`` is still in flight."""
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Check and record that another instruction uses registers of products."""
+        """Check that no ``wgmma.mma_async`` in flight uses some registers, and record their use by another instruction."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:
@@ -134,7 +134,7 @@ class Warpgroups:
         fenced, demand = self.fenced[lanes], self.machine.hazard_where
         demand(fenced == 0, "proxy", "a wgmma.fence is missing before the first wgmma.mma_async", lanes)
         for name in names:
-            what = f"register {name.partition('@')[0]} was used with no wgmma.fence since then"
+            what = f"register {name.partition('@')[0]} was used after the last wgmma.fence"
             demand(name in self.touched and self.touched[name][lanes] >= fenced, "proxy", what, lanes)
 
     def fence(self, lanes: Any) -> None:
@@ -169,12 +169,12 @@ class Warpgroups:
         machine.launch.version += 1
 
     def leaving(self, ending: Any) -> None:
-        """Check that exiting lanes have waited for their products."""
+        """Check that exiting lanes have waited for their ``wgmma.mma_async`` operations."""
         for mma in self.in_flight:
             position = int(np.argmax(mma.open[ending]))
             if mma.open[ending][position]:
                 self.machine.hazard(
-                    "lifetime", f"the thread exits while this product is in flight: {self._lack(mma, int(ending[position]))}",
+                    "lifetime", f"the thread exits while this wgmma.mma_async is in flight: {self._lack(mma, int(ending[position]))}",
                     ending, position, at=mma.operation.at,
                 )  # fmt: skip
 
@@ -325,7 +325,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Wrap the step of every instruction that uses registers of products, so that it checks them first."""
+    """Wrap the steps that use registers of a ``wgmma.mma_async``. They first check that the operation is not in flight."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

@@ -55,12 +55,12 @@ class _Fragment:
 
     @property
     def once(self) -> Fragment:
-        """The fragment in which each element has only its first slot."""
+        """The fragment with only the first slot of each element. A wmma fragment may have several slots per element."""
         number = np.arange(self.rows * self.columns)
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return the memory offset of each slot and lane, in elements; ``stride``: of rows or columns, of shape (32, copies)."""
+        """Return the memory offset of each slot and lane, in elements; ``stride``: of rows or columns, of shape (32, clusters)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)

@@ -15,7 +15,7 @@ MOST_BRACES = 200
 
 
 class Cursor:
-    """A position in the tokens of a text; every error is an :class:`UnsupportedPtxError` with its line.
+    """A position in the tokens of a text. Its methods raise :class:`UnsupportedPtxError` with the line number.
 
     Bodies of functions are empty at first: :meth:`open_body` has the tokens of one.
     """
@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """Return the position of a body's tokens, and split the body at the first call; ``at``: where its brace is in the module."""
+        """Return the position of the tokens of a function body. The first call splits the body; ``at``: the position of its brace."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -73,17 +73,17 @@ class Cursor:
         return False
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Take the next token, which must have this kind."""
+        """Take the next token. It must have this kind."""
         if self.token.kind != kind:
             self.fail(f"expected {what or repr(kind)}, got '{self.token.text}'")
         return self.advance()
 
     def word(self, what: str) -> str:
-        """Take a word."""
+        """Take a token of the kind ``word``, and return its text."""
         return self.expect("word", what).text
 
     def name(self, what: str) -> str:
-        """Take a word that is a valid name in PTX."""
+        """Take a valid PTX identifier, and return it."""
         token = self.expect("word", what)
         if not _NAME.fullmatch(token.text) or token.text == "WARP_SZ":
             self.fail(f"'{token.text}' is not valid as {what}", token.line)

@@ -1,4 +1,4 @@
-"""The parser of an entry's body, which expands called functions in place.
+"""The parser of an entry's body. It expands called functions in place.
 
 Names are resolved by scope: inner declarations get unique names. Calls are replaced by the bodies of their functions,
 so that the machine needs neither calls nor parameters of functions. Source: PTX ISA, sections 4, 5 and 7.
@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """Return what a name means in this scope or the nearest enclosing one, according to ``table``, or None."""
+        """Return the meaning of a name in this scope or the nearest enclosing one, from the dictionary ``table``, or None."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -331,7 +331,7 @@ class Expansion:
         elif word == ".pragma":
             c.pragma(self.module.version)
         else:
-            c.fail(f"the directive '{word}' is not supported here", token.line)
+            c.fail(f"the directive '{word}' is not supported in a function", token.line)
 
     def _claim(self, scope: _Scope, name: str, line: int) -> None:
         """Raise an error if a scope already has a name, as a label, register or variable."""

@@ -1,4 +1,4 @@
-"""The lexer, which splits PTX text into tokens with their lines."""
+"""The lexer. It splits PTX text into tokens with line numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bodies(text: str) -> Iterator[Token]:
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
-    """Yield the tokens of a text from a position with a known line; the last one has the kind ``end``."""
+    """Yield the tokens of a text from a position; ``line``: its line number. The last token has the kind ``end``."""
     fresh, end = True, len(text) if end is None else end
     above: str | None = None
     while position < end:

@@ -338,7 +338,7 @@ def parse(text: str, entry: str | None = None) -> Program:
 
 @lru_cache(maxsize=32)
 def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
-    """Parse the PTX that a compiler generated from a source, as :func:`parse` does. The file need not exist."""
+    """Parse PTX that a compiler generated, like :func:`parse`; ``source``: the text of the source file. The file need not exist."""
     return attrs.evolve(_parse(text, entry), sources={file: source})
 
 

@@ -1,1 +1,1 @@
-"""The threads of a machine, their registers and their synchronisation."""
+"""The threads of a batch of clusters, their registers and their synchronisation."""

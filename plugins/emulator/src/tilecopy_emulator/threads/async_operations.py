@@ -32,7 +32,7 @@ class Pending:
 
 
 def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
-    """Return what is missing to complete an operation of a ``cp.async``, bulk or ``wgmma`` group.
+    """Return the reason why an operation of a ``cp.async``, bulk or ``wgmma`` group is still in flight.
 
     ``lane``: that issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
     the lane committed after this one; -1 if this one is not committed; ``wait``: as in :class:`Pending`.
@@ -98,7 +98,7 @@ class Operation:
 
     @property
     def actor(self) -> int:
-        """The number that identifies the operation as an actor in stamps."""
+        """The actor number of the operation in the stamps of shadow memory."""
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:

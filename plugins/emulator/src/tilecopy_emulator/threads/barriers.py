@@ -41,7 +41,7 @@ class _Cluster:
 
 
 class Barriers:
-    """The barriers of a machine's CTAs and clusters."""
+    """The barriers of a batch's CTAs and clusters."""
 
     def __init__(self, machine: Threads) -> None:
         self.machine = machine
@@ -54,7 +54,7 @@ class Barriers:
         """CTA whose threads met at a barrier by different instructions -> lane -> its last instruction."""
 
     def expand(self, copies: int, ctas: int, unit: int) -> None:
-        """Replicate the barriers for :meth:`Machine.expand`."""
+        """Replicate the barriers for every cluster of the batch."""
         order, first = self.machine.order, self.machine.first
         named, clusters = self.named, self.clusters
         self.mixed = {
@@ -271,7 +271,7 @@ class Barriers:
                 machine.hazard("barrier", f"a warp must reach this barrier as a whole, got {come}", members)
 
     def exit_lanes(self, ending: Any) -> None:
-        """Complete the barriers of all threads that waited only for lanes that now exit."""
+        """Complete the barriers at which only exiting lanes were missing."""
         machine = self.machine
         ctas = set(machine.cta_of[ending].tolist())
         for (cta, _), state in self.named.items():
@@ -303,7 +303,7 @@ class Barriers:
                     if texts[number : number + 1] != [text[at]]:
                         other = machine.name_of(int(np.argmax(machine.warp_of == warp)))
                         machine.hazard(
-                            "aligned", f"all warps of a warpgroup must execute this, but the warp of {other} does not",
+                            "aligned", f"all warps of a warpgroup must execute this setmaxnreg, but the warp of {other} does not",
                             machine.ids[machine.warp_of == most], at=at, threads=(other,),
                         )  # fmt: skip
 
@@ -405,7 +405,7 @@ class Barriers:
             self.warp_joined(machine.index(converged), machine.joined)
 
     def warp_joined(self, lanes: Any, mask: Any) -> None:
-        """Join the clocks of lanes that synchronised, by warp (and by mask, if masks differ)."""
+        """Join the clocks of lanes that synchronised, within each warp and mask."""
         machine = self.machine
         warps = machine.warp_of[lanes]
         for warp in np.unique(warps):

@@ -35,7 +35,7 @@ class Reads:
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return the reads of one copy of the cluster; ``owner``: the operations in flight of its machine."""
+        """Return the reads of one cluster of the batch; ``owner``: the operations in flight of the batch."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
@@ -66,7 +66,7 @@ class GlobalArray:
         self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
-        """Start a journal, which saves each page before its first write as a pair of a view and a copy."""
+        """Start a journal. It saves each page before the first write to it, as a pair of a view and a copy."""
         self.journal = journal
         self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
 
@@ -102,7 +102,7 @@ class GlobalMemory:
     def add(
         self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global", first_bytes: int = 0
     ) -> int:
-        """Map a flat uint8 array. Return the address of its first element, which is ``first_bytes`` after its first byte.
+        """Map a flat uint8 array. Return the address of the element at byte ``first_bytes`` of the array.
 
         Two arrays over the same bytes have one address.
         """

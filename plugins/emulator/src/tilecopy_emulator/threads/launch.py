@@ -1,4 +1,4 @@
-"""The state that all machines of a launch share: the program, the grid, global memory, the time."""
+"""The state that all batches of a launch share: the program, the grid, global memory, the time."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Lock:
 
 @attrs.define(eq=False)
 class HistoryEntry:
-    """A record of a strong write: the bytes (a row per copy), the writer, the time, and the released clock."""
+    """A record of a strong write: the bytes (a row per cluster), the writer, the time, and the released clock."""
 
     raw: Any
     key: int
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error, and the access that a second run looks for. Of many equal hazards, keep only the first."""
+        """Record the hazard of an error, and the earlier access that a second run looks for. Of similar hazards, keep only the first ones."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))

@@ -1,4 +1,4 @@
-"""The registers of the threads of a machine, and the undefined bits of each.
+"""The registers of a batch's threads, and the undefined bits of each register.
 
 A register is an array of shape ``(U or 1, C or 1)``, not broadcast if all lanes or all copies have the same value.
 """
@@ -57,7 +57,7 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Return the name of an actor in a stamp of shared or tensor memory."""
+        """Return the name of the thread or operation that an actor number stands for, for messages."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
@@ -137,7 +137,7 @@ class Registers(Threads):
         self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
 
     def peek(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
-        """Return a source with zeros for undefined bits, and the undefined bits of each lane with their origins."""
+        """Return the values of a source, with zeros for undefined bits. Also return each lane's undefined bits and their origins."""
         index = np.array(self.index(lanes))
         self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         try:

@@ -18,7 +18,7 @@ MOST_HISTORIES = 1 << 16
 
 
 class ReleaseAcquire:
-    """The fences of a machine's threads, and the clocks that strong writes to its shared memory release."""
+    """The fences of a batch's threads, and the clocks that strong writes to shared memory release."""
 
     def __init__(self, machine: Threads) -> None:
         self.machine = machine
@@ -37,7 +37,7 @@ class ReleaseAcquire:
         self.candidates: dict[int, list[tuple[Lock, Any, Clock]]] = {}
 
     def expand(self, copies: int, unit: int, unit_bytes: int) -> None:
-        """Replicate the fences and clocks for :meth:`Machine.expand`."""
+        """Replicate the fences and clocks for every cluster of the batch."""
         self.fenced, self.strength = np.tile(self.fenced, copies), np.tile(self.strength, copies)
         first, ctas = self.machine.first, self.machine.unit_ctas // copies
         shared, heard = self.shared, self.heard
@@ -50,7 +50,7 @@ class ReleaseAcquire:
                 self.heard[lane + copy * unit] = [_renumber(x, first + copy * ctas, copy * unit) for x in locations]
 
     def prepare(self, access: AccessKind) -> None:
-        """Prepare a strong access to global memory, which may order threads of several clusters.
+        """Prepare a strong access to global memory. It may order threads of several clusters.
 
         Raises:
             CopiesDiverged: so each thread must be a lane.
@@ -79,7 +79,7 @@ class ReleaseAcquire:
         machine.launch.time.now += 1
 
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
-        """Return True if an atomic operation neither acquires nor releases, and its values need not be recorded for threads that poll."""
+        """Return True if an atomic operation cannot order threads: it does not acquire or release, and no thread polls its values."""
         launch = self.machine.launch
         sync_state = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
         return not (launch.polls or sync_state or access.releases or access.exchange or self.any_fenced)
@@ -101,7 +101,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Join the clocks of the last strong writes to places that were read, or of the ``older`` writes that :meth:`delay` returned."""
+        """Join the clocks of the strong writes that lanes read: the last ones, or the ``older`` ones that :meth:`delay` returned."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -217,7 +217,7 @@ class ReleaseAcquire:
     def locks_order(
         self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
     ) -> None:
-        """Mark earlier accesses (of ``where``) as ordered if they were made under a lock that is held now."""
+        """Mark earlier accesses as ordered if a lock was held that the lane holds now; ``where``: the mask of accesses to check."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
             return

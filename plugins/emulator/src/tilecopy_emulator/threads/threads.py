@@ -26,12 +26,12 @@ TURNS = 64
 
 
 class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
-    """The copies of a cluster differ in a value that must be the same in all of them."""
+    """An exception for a value that must be the same in every cluster of the batch, but differs."""
 
 
 @attrs.frozen(eq=False)
 class Blocked:
-    """The reason why a machine cannot continue alone; ``raise_hang`` raises its hazard."""
+    """The reason why a batch cannot continue without another batch; ``raise_hang`` raises the hazard."""
 
     raise_hang: Callable[[], NoReturn]
 
@@ -100,7 +100,7 @@ class Threads:
         self.grid_thread = (cta * self.threads)[None, :] + self.ids[:, None]
 
     def clock(self) -> int:
-        """The number of instructions executed so far."""
+        """Return the number of instructions executed so far."""
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
@@ -124,7 +124,7 @@ class Threads:
         return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
-        """Return one value per lane, which must be the same in every copy.
+        """Return one value per lane. The value must be the same in every cluster of the batch.
 
         Raises:
             CopiesDiverged: the values differ; call this before any side effect.
@@ -138,7 +138,7 @@ class Threads:
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
-        """Raise CopiesDiverged if one cluster represents several: the caller is about to order threads of different clusters."""
+        """Raise CopiesDiverged if one cluster represents several. Call it before an operation that orders threads of several clusters."""
         if self.copies > 1:
             raise CopiesDiverged
 
@@ -267,7 +267,7 @@ class Threads:
             self.stale = True
 
     def warp_bits(self, lanes: Any) -> Any:
-        """Return a bit mask for each warp of the machine, with the bits of ``lanes`` set."""
+        """Return a bit mask for each warp of the batch, with the bits of ``lanes`` set."""
         bits = np.zeros(self.unit_ctas * self.warps_per_cta, np.uint32)
         np.bitwise_or.at(bits, self.warp_of[lanes], np.uint32(1) << self.lane[lanes, 0])
         return bits
