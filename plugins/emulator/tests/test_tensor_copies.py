@@ -339,9 +339,9 @@ WAIT = "W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;"
 HAZARDS = {
     # name: kind, words, the faulty text, the correct one
     "the innermost start is no multiple of 16 bytes": (
-        "alignment", "element 3 (byte 12)", load(1024).replace("COORDINATES", "3, 0"), load(1024).replace("COORDINATES", "-4, 0"),
+        "alignment", r"element 3 \(byte 12\)", load(1024).replace("COORDINATES", "3, 0"), load(1024).replace("COORDINATES", "-4, 0"),
     ),
-    "and of a store": ("alignment", "element 2 (byte 8)", store().replace("COORDINATES", "2, 0"), store().replace("COORDINATES", "4, 0")),
+    "and of a store": ("alignment", r"element 2 \(byte 8\)", store().replace("COORDINATES", "2, 0"), store().replace("COORDINATES", "4, 0")),
     "a store begins before the tensor": ("bounds", "in dimension 1, got -1", store().replace("COORDINATES", "0, -1"), store().replace("COORDINATES", "0, 39")),
     "and in the innermost dimension": ("bounds", "in dimension 0, got -4", store().replace("COORDINATES", "-4, 0"), store().replace("COORDINATES", "28, 0")),
     "the shared destination is no multiple of 128": ("alignment", "offset 64 is not a multiple of 128", load(1024, to=64), load(1024, to=128)),
