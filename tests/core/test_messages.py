@@ -84,7 +84,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: memory("shared", layout=TileLayout(S[16, 16])),
             tc.LayoutError,
-            "buffer s: the layout TileLayout(S[16, 16]) has 256 elements but the shape (32, 32) has 1024",
+            "buffer s: the shape (32, 32) must have 256 elements like TileLayout(S[16, 16]), got 1024",
         ),
         (
             lambda: memory("shared").permute((0, 0)),

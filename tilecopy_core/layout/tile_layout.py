@@ -145,7 +145,7 @@ class TileLayout:
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
-                f"{what}: the layout {self} has {self.size} elements but the shape {short_repr(shape)} has {prod(shape)}"
+                f"{what}: the shape {short_repr(shape)} must have {self.size} elements like {self}, got {prod(shape)}"
             )
         return shape
 

@@ -111,7 +111,7 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
             raise LayoutError(f"the new shape must consist of plain integers like the old one {shape}, got {wanted}")
         if prod(wanted) != layout.size:
             raise LayoutError(
-                f"the new shape {wanted} has {prod(wanted)} elements but the layout has {layout.size}; add layout="
+                f"the new shape {wanted} must have {layout.size} elements like the layout, got {prod(wanted)}; add layout="
             )
         return layout
     if not structural_equal(layout.strides, row_major(shape)):

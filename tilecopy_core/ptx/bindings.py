@@ -81,7 +81,7 @@ class SharedPlan:
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
-        """Return a plan with the buffers in order, at aligned offsets. Raises PtxError if they exceed the target's limit."""
+        """Place buffers in order at aligned offsets, and return the record. Raises PtxError if they exceed the target's limit."""
         offsets: dict[Memory, int] = {}
         end = 0
         for buffer in buffers:

@@ -144,7 +144,7 @@ class PtxBuilder(IndexEmitter):
         return words[first // word : (first + bits) // word]
 
     def read_local(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
-        """Return registers with ``bits`` bits of a local buffer, starting at an element. Bits of a wider register are extracted."""
+        """Return registers that hold ``bits`` bits of a local buffer from an element on. Bits of a wider register are extracted."""
         whole = self.local_words(buffer, start_elem, bits)
         if whole is not None:
             return whole

@@ -142,7 +142,7 @@ class IndexEmitter(Emitter):
         return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
 
     def exact(self, value: Int) -> Int:
-        """Return an integer for an instruction that needs its exact value and not only the low bits, such as a comparison.
+        """Return an integer for an instruction, such as a comparison, that needs the exact value and not only the low bits.
 
         Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
@@ -291,7 +291,7 @@ class IndexEmitter(Emitter):
     # ------------------------------------------------------------------------------------------- control
 
     def predicate(self, condition: Condition, compare: Callable[[Condition], Register] | None = None) -> Register:
-        """Return a predicate register with the value of a condition. ``compare`` lowers comparisons of other operands than integers."""
+        """Return a predicate register with the value of a condition. ``compare`` lowers comparisons of operands that are not integers."""
         if condition.op in ("and", "or", "not"):
             parts = [self.predicate(part, compare) for part in (condition.left, condition.right) if part is not None]
             result = self.reg("pred")

@@ -190,8 +190,8 @@ def load(source: Source) -> Any:
     except BaseException as error:
         raise PluginError(f"{source.owner} failed to load: {fault_of(error)}") from error
     if seconds > SLOW_IMPORT_SECONDS:
-        took = f"{seconds:.1f} s of CPU time (limit {SLOW_IMPORT_SECONDS:g} s) and delays the first copy"
-        warn_outside(f"importing {source.name} ({source.owner}) took {took}", SlowPluginWarning)
+        what = f"importing {source.name} ({source.owner}) took {seconds:.1f} s of CPU time (limit {SLOW_IMPORT_SECONDS:g} s)"
+        warn_outside(what, SlowPluginWarning)
     return plugin
 
 

@@ -88,7 +88,7 @@ def module_text(
     total = parameter_bytes(parameters)
     if total > _PARAMETERS_BYTES:
         raise PtxError(
-            f"kernel {name}: the parameters must have at most {_PARAMETERS_BYTES:,} bytes, got {len(parameters)} with {total:,}: "
+            f"kernel {name}: the parameters must have at most {_PARAMETERS_BYTES:,} bytes, got {len(parameters)} with {total:,} bytes: "
             "pass fewer arrays, or views of one array"
         )
     if total > _SMALL_PARAMETERS_BYTES:

@@ -106,7 +106,7 @@ def derive(fact: Int) -> Facts:
 
 
 def proves(facts: Sequence[Int], goal: Int) -> bool:
-    """Return True if ``goal >= 0`` follows from the facts, by a sum of multiples of a few of them.
+    """Return True if ``goal >= 0`` follows from a sum of multiples of a few facts.
 
     Short proofs are tried first. After a limited number of sums the goal counts as not proved.
     """
@@ -176,7 +176,7 @@ def atom_facts(values: Sequence[Int]) -> list[Int]:
 
 
 def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
-    """Return symbols with tighter bounds, from facts that have a single symbol."""
+    """Return symbols with tighter bounds, derived from the facts that contain a single symbol."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
     for fact in facts:
         terms = terms_of(fact)

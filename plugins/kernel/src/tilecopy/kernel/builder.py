@@ -113,7 +113,7 @@ def as_method(
         def lower(ptx: PtxBuilder) -> None:
             if together is not None and (why := active.why_split(together)):
                 raise RequestError(
-                    f"{write.__name__}: all threads of a {together.kind} must execute it together: {why}; move it out of the condition"
+                    f"{write.__name__}: all threads of a {together.kind} must execute this call together: {why}; move it out of the condition"
                     + (", or use a named_barrier for whole warps" if together.kind == "cta" else "")
                 )
             write(ptx, *rest, **named)
@@ -319,7 +319,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """Return the part of a local buffer that one thread holds, as a flat buffer. Index it by constants."""
+        """Return the part of a local buffer that one thread holds, as a flat buffer. Its indices must be constants."""
         self._check_buffer(fragment, "registers: fragment must be a local buffer", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -456,7 +456,7 @@ class KernelBuilder(Recorder):
             raise RequestError(f"element must be a region such as buffer[i, j], got {short_repr(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
-                f"{element}: load and store need elements of 8 to 64 bits, got {element.buffer.dtype.bits}: view the buffer as words"
+                f"{element}: load and store need elements of 8 to 64 bits, got {element.buffer.dtype.bits}: use view(dtype=...)"
             )
         if self._check_region(element, "element", written=written):
             element_offset(element)

@@ -290,7 +290,7 @@ class BuiltKernel:
             raise LaunchError(f"kernel {self.name} needs a grid: pass grid= to build or to the launch")
         if self.grid and built and chosen != built:
             raise LaunchError(
-                f"kernel {self.name}: grid must be that of the build, {with_values(self.grid, built)}, got {chosen}"
+                f"kernel {self.name}: grid must be the grid of the build, {with_values(self.grid, built)}, got {chosen}"
             )
         check_cluster(self.name, chosen, self.cluster)
         return chosen

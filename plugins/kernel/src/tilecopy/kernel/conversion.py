@@ -60,7 +60,7 @@ def constant(number: float, type: str) -> str:
 
 
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
-    """Return a register with a loaded value in its compute type, or with the bits if its type has no arithmetic."""
+    """Return a register with a loaded value in its compute type, or with the raw bits if the type has no arithmetic."""
     if dtype.name == "float16":
         return emit(ptx, "b32", "cvt.f32.f16", emit(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
@@ -79,7 +79,7 @@ def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> R
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return an integer wrapped around to its type, if that is narrower than 32 bits."""
+    """Return an integer wrapped around to its type if the type is narrower than 32 bits."""
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"

@@ -59,7 +59,7 @@ def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
 
 
 def fence_mbarrier_init(ptx: PtxBuilder) -> None:
-    """Write a fence that makes ``mbarrier.init`` visible to the cluster. Write a barrier after it."""
+    """Write a fence that makes ``mbarrier.init`` visible to the cluster. The caller adds a barrier."""
     ptx.instr(SYNC["fence_mbarrier_init"])
 
 

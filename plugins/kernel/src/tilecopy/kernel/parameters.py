@@ -33,7 +33,7 @@ from ..overlap import StridedMemory, overlaps_itself
 
 @frozen(eq=False)
 class ArrayView:
-    """A frozen record of the properties of an array of any framework that a launch needs.
+    """A frozen record of the array properties that a launch needs. The array may belong to any framework.
 
     Attributes:
         shape: the extents in elements.
@@ -302,7 +302,7 @@ def value_of(number: Int, numbers: Mapping[str, int]) -> int:
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """Return the text of a shape or grid, with its values if it is computed from sizes and scalars."""
+    """Return the text of a shape or grid, and the values if these depend on sizes and scalars."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"

@@ -159,7 +159,7 @@ class Value(RunTime):
     def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
-            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
+            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: the dtypes must be equal; cast one of them")
         if not computes(self.dtype):
             hint = "no arithmetic: cast to float32 first" if converts(self.dtype) else "neither arithmetic nor casts"
             raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
@@ -291,7 +291,7 @@ def element_offset(element: Region) -> Int:
     """
     buffer = element.buffer
     if element.size != 1:
-        raise LayoutError(f"load and store need a region of one element, got {element} with {element.size}")
+        raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
     place = buffer.layout.apply(*element.starts, shape=buffer.shape)
     if buffer.space == "local":
         if set(place) - {"m"}:
