@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,9 +61,10 @@ class Fault(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run of one file of tests gave: the status of pytest, and the rows that the plugin recorded."""
+    """What a run of one file of tests gave: the status of pytest, its last lines of output, and the rows that the plugin recorded."""
 
     status: int
+    last_lines: list[str]
     rows: list[dict[str, Any]]
 
 
@@ -119,12 +120,13 @@ def run(
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "HYPOTHESIS_PROFILE": "first",  # the same examples, but no search for a smaller one once a fault is found
         }
+        output = (folder / "output").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *OPTIONS, *(["-x"] if plant else []), str(test_file)],
             cwd=ROOT,
             env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
         try:
@@ -133,7 +135,9 @@ def run(
             os.killpg(process.pid, signal.SIGKILL)
         finally:
             status = process.wait()
-        return Outcome(status, [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()])
+            output.close()
+        last_lines = (folder / "output").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+        return Outcome(status, last_lines, [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()])
 
 
 class Reaching(NamedTuple):
@@ -151,9 +155,14 @@ class Reaching(NamedTuple):
 
 def reaching(test_file: Path, faults: Sequence[Fault], *, kit: bool) -> dict[Fault, Reaching]:
     """The tests of a file that pass and reach each fault."""
-    status, rows = run(test_file, faults, plant=False, kit=kit)
+    status, last_lines, rows = run(test_file, faults, plant=False, kit=kit)
     if status not in (0, 1, 5):
-        print(f"{os.path.relpath(test_file, ROOT)}: pytest ended with status {status} and no fault", flush=True)
+        print(
+            f"{os.path.relpath(test_file, ROOT)}: pytest ended with status {status} and no fault",
+            *last_lines,
+            sep="\n  ",
+            flush=True,
+        )
     failed = {row["test"] for row in rows if "failed" in row}
     seconds = {row["test"]: row["cpu_seconds"] for row in rows if "cpu_seconds" in row and row["test"] not in failed}
     tests_of = defaultdict(set)
@@ -190,13 +199,15 @@ def finder(fault: Fault, files: Sequence[Reaching]) -> str:
     return ""
 
 
-def tried(folder: Path, faults: Sequence[Fault], jobs: int, *, kit: bool) -> tuple[dict[Fault, str], set[Fault]]:
-    """What the tests of a folder find, and what they reach."""
-    files = sorted(folder.rglob("test_*.py")) if faults else []
+def tried(open_in: Mapping[Path, Sequence[Fault]], jobs: int, *, kit: bool) -> tuple[dict[Fault, str], set[Fault]]:
+    """Return what the tests of folders find of the open faults of each, and which faults they reach."""
+    runs = [
+        (file, faults) for folder, faults in open_in.items() if faults for file in sorted(folder.rglob("test_*.py"))
+    ]
     files_of: dict[Fault, list[Reaching]] = defaultdict(list)
     found: dict[Fault, str] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        for part in pool.map(lambda file: reaching(file, faults, kit=kit), files):
+        for part in pool.map(lambda run: reaching(*run, kit=kit), runs):
             for fault, reach in part.items():
                 files_of[fault].append(reach)
         pending = {pool.submit(finder, fault, files_of[fault]): fault for fault in files_of}
@@ -204,7 +215,7 @@ def tried(folder: Path, faults: Sequence[Fault], jobs: int, *, kit: bool) -> tup
             fault = pending[done]
             if test := done.result():
                 found[fault] = test
-            print(f"{fault}  {test or f'missed by {os.path.relpath(folder, ROOT)}'}", flush=True)
+            print(f"{fault}  {test or 'missed by the tests that reach it'}", flush=True)
     return found, set(files_of)
 
 
@@ -244,13 +255,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     faults = [fault for name in folders for fault in drawn(name, folders[name], count[name], options.seed)]
     if options.fault:
         faults = [f for name in folders for f in drawn(name, folders[name], 10**9, "") if str(f) == options.fault]
-    found: dict[Fault, str] = {}
-    reached: set[Fault] = set()
-    folders_of_tests = [(name, ROOT / "plugins" / name / "tests") for name in folders if name != "core"]
-    for name, folder in folders_of_tests if options.kit else [*folders_of_tests, ("", ROOT / "tests")]:
-        open_ = [fault for fault in faults if fault not in found and name in ("", fault.package)]
-        part, more = tried(folder, open_, options.jobs, kit=options.kit)
-        found, reached = found | part, reached | more
+    own = {ROOT / "plugins" / name / "tests": [fault for fault in faults if fault.package == name] for name in folders}
+    found, reached = tried(own, options.jobs, kit=options.kit)
+    if not options.kit:
+        rest = {ROOT / "tests": [fault for fault in faults if fault not in found]}
+        found_by_rest, reached_by_rest = tried(rest, options.jobs, kit=False)
+        found, reached = found | found_by_rest, reached | reached_by_rest
     print(report(faults, found, reached))
     return int(not options.kit and len(found) < AT_LEAST * len(faults))
 
