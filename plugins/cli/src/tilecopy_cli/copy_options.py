@@ -87,7 +87,7 @@ def copy_options(command: Callable[..., Result]) -> Any:
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds the options ``more`` to a command, and those of a copy's regions, scope and ``outside=``."""
+    """Return a decorator that adds options to a command: ``more``, and those of a copy's regions, scope and ``outside=``."""
     return lambda command: _in_words(command, more)
 
 

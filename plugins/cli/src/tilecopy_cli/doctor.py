@@ -39,7 +39,7 @@ class DoctorCheck:
 
 
 def check_machine() -> list[DoctorCheck]:
-    """Return one check for each thing that tilecopy can use, installed or not."""
+    """Return the checks: each GPU, assembler, executor, variant and package that tilecopy can use, installed or not."""
     usable = _executors()
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
 

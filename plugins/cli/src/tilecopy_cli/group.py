@@ -80,7 +80,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand with a name; an unknown name is a usage error that suggests the nearest one."""
+        """Return the subcommand with the name ``args[0]``. An unknown name is a usage error that suggests the nearest one."""
         name = ctx.meta["tilecopy.asked"] = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
         if not known and name not in (names := self.list_commands(ctx)):
@@ -103,7 +103,7 @@ class TilecopyGroup(SuggestingGroup):
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subcommand. If it fails to load, warn and return None, or raise an error if the user named it."""
+        """Return a subcommand, or warn and return None if it fails to load. If the user named the subcommand, raise an error instead."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         sources = by_name(COMMANDS_GROUP).get(cmd_name)
@@ -122,7 +122,7 @@ class TilecopyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands, and warn of each package that declares a subcommand with the name of a built-in one."""
+        """Write the list of subcommands. Warn of each package that declares a subcommand with the name of a built-in one."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 owners = ", ".join(source.owner for source in sources)

@@ -30,7 +30,7 @@ def packages() -> list[Installed]:
 
 
 def problems() -> dict[str, list[str]]:
-    """Return a dict from the name of each of :func:`packages` to its problems, an empty list if it has none."""
+    """Return a dict from the name of each package in :func:`packages` to a list of the package's problems."""
     installed = packages()
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:
@@ -96,7 +96,7 @@ def _unmet(package: Installed) -> Iterator[str]:
         try:
             have = version(requirement.name)
         except PackageNotFoundError:
-            yield f"it requires {requirement}, which is not installed: pip install '{requirement}'"
+            yield f"it requires {requirement}, but no version is installed: pip install '{requirement}'"
             continue
         if not requirement.specifier.contains(have, prereleases=True):
             yield f"it requires {requirement}, but {requirement.name} {have} is installed"

@@ -35,7 +35,7 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Raise :class:`Stopped` on SIGINT, SIGTERM and (if the system has it) SIGHUP. Signals that are ignored (nohup) stay so."""
+    """Raise :class:`Stopped` on SIGINT, SIGTERM and (if the system has it) SIGHUP. Ignored signals (nohup) stay ignored."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise Stopped(number)

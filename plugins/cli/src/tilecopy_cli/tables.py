@@ -23,7 +23,7 @@ _LAST_COLUMN = 20
 
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Return rows in aligned columns, the last one wrapped. If that would be too narrow, each row becomes a paragraph."""
+    """Return rows in aligned columns, the last column wrapped. If this column would be too narrow, each row becomes a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
     if not lines:
         return ""

@@ -91,7 +91,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return the reason that kernels (or this kernel) cannot run here, or None."""
+        """Return the reason why this kernel, or any kernel, cannot run on this machine, or None."""
         try:
             devices = self.devices()
         except LaunchError as error:

@@ -250,7 +250,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream, or None for a default stream, because each GPU has its own.
+        """Return the GPU of a stream, or None for a default stream, because each GPU has a default stream.
 
         Args:
             stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
@@ -304,7 +304,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access, and return the reason that kernels on one GPU cannot access memory of another, or None.
+        """Enable peer access. Return the reason why kernels on one GPU still cannot access memory of another GPU, or None.
 
         Args:
             ordinal: the GPU of the kernels.

@@ -93,7 +93,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload the modules that nothing can launch, if ``all`` or if they fill a batch. Unloading waits for the device."""
+        """Unload the modules that nothing can launch. Unless ``all``, do so only for a whole batch, because unloading waits for the device."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]

@@ -222,7 +222,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. A buffer begins with the addresses, so that one write replaces all of them."""
+    """Return a launch of a loaded kernel. Its parameter buffer begins with the addresses, so one write replaces all of them."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types, or None if a few attributes do not give their properties.
+        """Return an empty cache for arguments of these types, or None if the package cannot read their properties from attributes.
 
         Args:
             kernel: the kernel.

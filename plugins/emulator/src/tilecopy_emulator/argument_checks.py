@@ -1,4 +1,4 @@
-"""Checks of the arguments that callers pass. None of them runs while a kernel runs."""
+"""Checks of the arguments that callers pass. They run before the kernel, never during it."""
 
 from __future__ import annotations
 

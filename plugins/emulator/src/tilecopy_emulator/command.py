@@ -167,7 +167,7 @@ class _EmulateCommand(ResultCommand):
     "saves",
     callback=_assignments,
     multiple=True,
-    help="NAME=FILE.npy: write an array after the run. NAME is a parameter, its number from 0, a field of a structure (p.0), or a variable.",
+    help="NAME=FILE.npy: write an array after the run. NAME is a parameter or its index, a field of a structure (p.0), or a variable.",
 )
 @click.option(
     "--set",

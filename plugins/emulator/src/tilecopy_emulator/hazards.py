@@ -1,4 +1,4 @@
-"""Records of hazards, and their text: for people, for JSON and for the annotations of a code host."""
+"""Records of hazards, and their forms: text for people, JSON, and annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Hazard:
         ``instead``: what the later thread does, such as "does not".
         """
         race = self.message.partition(": ")[2]
-        first = attrs.evolve(self.accesses[0], relation="an access that it does not order")
+        first = attrs.evolve(self.accesses[0], relation="an access that the barrier does not order")
         return attrs.evolve(
             self,
             kind="barrier",

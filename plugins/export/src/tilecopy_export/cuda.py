@@ -125,7 +125,7 @@ def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
     def name_of(symbol: Symbol) -> str:
         number = numbers.get(key_of_symbol(symbol))
         if number is None or symbol.varies != "grid":
-            raise RequestError(f"the tensor map of {array} depends on {symbol.name}, which is not known on the host")
+            raise RequestError(f"the tensor map of {array} must depend on host values only, got {symbol.name}")
         taken[f"{number.type} {number.name}"] = None
         return number.name
 

@@ -131,7 +131,7 @@ class CopyFunction:
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the block only reads, numbered after the outputs. If several threads copy, one is the thread's index."""
+        """The operands that the block only reads, numbered after the outputs. If several threads copy, one input is the thread's index."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"

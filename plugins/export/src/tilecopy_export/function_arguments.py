@@ -145,9 +145,9 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     for role, region in buffers:
         if region.buffer.space == "tmem":
             raise RequestError(
-                f"{request}: {role} {region.buffer.name} is in tensor memory, so the copy cannot be exported: only its kernel has the "
-                "address, which tcgen05.alloc writes to a shared word (KernelBuilder.tcgen05_alloc); build the kernel "
-                "around it with KernelBuilder, and save that (kernel.save)"
+                f"{request}: {role} {region.buffer.name} is in tensor memory, so the copy cannot be exported: only the kernel that "
+                "allocates it by tcgen05.alloc has the address; build this kernel by KernelBuilder (tcgen05_alloc), "
+                "and save it (kernel.save)"
             )
     taken = {TID}
     operands: list[BufferArgument] = []
@@ -173,7 +173,7 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
 
 
 def cta_threads(plan: Plan) -> int:
-    """Return the number of threads of the copy's CTA, or the largest possible number if it is not known."""
+    """Return the number of threads of the copy's CTA, or the largest possible number if the copy does not determine it."""
     request = plan.request
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 

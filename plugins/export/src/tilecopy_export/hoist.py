@@ -1,4 +1,4 @@
-"""The rewriting of a copy's address arithmetic as C++. A compiler can hoist that out of loops, but not inline assembly."""
+"""The rewriting of a copy's address arithmetic as C++. A compiler can hoist C++ out of loops, but not inline assembly."""
 
 from __future__ import annotations
 

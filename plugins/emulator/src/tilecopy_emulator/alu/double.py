@@ -72,7 +72,7 @@ def divide(a: Any, b: Any, direction: str) -> Any:
 
 
 def square_root(a: Any, direction: str) -> Any:
-    """Return the square root."""
+    """Return the square root of ``a``."""
     root = np.sqrt(a)
     if direction == "rn":
         return root

@@ -49,7 +49,7 @@ def _sum(sign: int) -> Callable[[Mode], Compute]:
 
 
 def high_half(a: Any, b: Any, type: str) -> Any:
-    """Return the upper half of a product."""
+    """Return the upper half of the product of two integers."""
     width = int(type[1:])
     if width <= 32:
         return _cut((_widen(a, type) * _widen(b, type)) >> width, width)

@@ -110,7 +110,7 @@ def compile_cuda(
     if not compiled.ptx and unit.left_out:
         by_nvcc = run_nvcc(source, path, str(target_of(target)), nvrtc_options or ())
         if by_nvcc.ptx:
-            unit = attrs.evolve(unit, text=source, left_out=("compiled by nvcc, because NVRTC cannot compile it",))
+            unit = attrs.evolve(unit, text=source, left_out=("nvcc compiled the file, because NVRTC cannot",))
             compiled = by_nvcc
         elif by_nvcc.log:
             compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")

@@ -279,7 +279,7 @@ class Machine(Memories):
         """Replace the one cluster that represents all clusters of the batch by the threads of every cluster."""
         copies, unit = self.copies, self.units
         if copies == 1:
-            raise AssertionError("a single copy cannot diverge")
+            raise AssertionError("a single cluster cannot diverge")
         self.spill_all()
         self.unwritten = []
         if self.lanes is not None and self.lanes is not FULL:

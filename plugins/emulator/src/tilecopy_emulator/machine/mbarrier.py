@@ -331,7 +331,7 @@ class Mbarriers:
             in_flight = self.machine.in_flight.values()
             late = next((copy for copy in in_flight if copy.barrier == barrier.place and copy.size), None)
             if late is not None:
-                what = f"the bytes of this copy complete phase {barrier.phase - 1}, but those of {late.describe()} may do so first"
+                what = f"the bytes of this copy complete phase {barrier.phase - 1}, but those of {late.describe()} may arrive first"
                 self.machine.hazard(
                     "mbarrier", f"{barrier.name}: {what} (expect_tx counts fewer bytes than the copies write)", one
                 )

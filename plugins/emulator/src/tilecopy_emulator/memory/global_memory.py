@@ -168,7 +168,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal values to one place; ``modifies``: whether it is an atomic.
+        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal values; ``modifies``: True for an atomic.
 
         Raises:
             IntraWarpConflict: lanes write to one place, and the values decide whether it is a hazard.

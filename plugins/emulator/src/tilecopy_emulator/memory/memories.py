@@ -41,7 +41,7 @@ class Memories(Registers):
         return raw
 
     def poison_loaded(self, names: Sequence[str], element: int, width: int = 0) -> None:
-        """Mark the registers of the last load as poison where it read unwritten bytes, with the origin of these bytes.
+        """Mark register bits as poison if the last load read unwritten bytes for them. Record the origins of these bytes.
 
         A later use of the register is the hazard, and its report names the load. If no instruction of the program
         reads any of the registers, the load itself is the hazard.

@@ -147,7 +147,7 @@ def _zeros(cells: int) -> Any:
 
 
 class ShadowMemory:
-    """The shadow of one memory: the stamps of its cells.
+    """The shadow of one memory: stamps of the last accesses to each cell.
 
     ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
@@ -399,7 +399,7 @@ class ShadowMemory:
             self.push(reads, in_flight_stamp(actor))
 
     def complete(self, actor: int, writes: Any, stamps: Any) -> None:
-        """Replace the in-flight stamps of an operation that has completed."""
+        """Replace the in-flight stamps of an operation by the stamps of its completion."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]

@@ -82,7 +82,7 @@ class Fragment:
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return the thread and the index in the thread of each array element in row-major order; ``steps``: extent and both steps of each axis."""
+    """Return the thread and the index in the thread of each array element in row-major order; ``steps``: extent, thread step and element step of each axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -110,7 +110,7 @@ def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
 
 
 def values_of(words: Any, type: str) -> Any:
-    """Return the values of the elements packed in words, as float64, along a new last axis."""
+    """Unpack the elements in register words to float64 values, along a new last axis."""
     bits = ELEMENT_BITS[type]
     words = np.ascontiguousarray(words)[..., None]
     if bits < 8:

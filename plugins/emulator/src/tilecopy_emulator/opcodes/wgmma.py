@@ -92,7 +92,7 @@ class Warpgroups:
         return key[0], self.columns[key]
 
     def demand_idle(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
-        """Raise a hazard if a ``wgmma.mma_async`` in flight uses one of some registers.
+        """Raise a hazard if a ``wgmma.mma_async`` in flight uses one of these registers.
 
         ``lanes``: of the registers; ``names``: registers; ``what``: the verb of the use; ``a``: True if another product
         reads them as A, which several may do; ``type``: of their values if they are accumulators of another product,
@@ -122,7 +122,7 @@ class Warpgroups:
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Check that no ``wgmma.mma_async`` in flight uses some registers, and record their use by another instruction."""
+        """Check that no ``wgmma.mma_async`` in flight uses the registers of another instruction, and record their use."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:

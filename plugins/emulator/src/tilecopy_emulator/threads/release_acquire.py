@@ -217,7 +217,7 @@ class ReleaseAcquire:
     def locks_order(
         self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
     ) -> None:
-        """Mark earlier accesses as ordered if a lock was held that the lane holds now; ``where``: the mask of accesses to check."""
+        """Mark earlier accesses as ordered if they were made under a lock that the lane holds now; ``where``: the accesses to check."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
             return

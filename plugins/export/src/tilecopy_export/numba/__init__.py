@@ -10,7 +10,7 @@ from tilecopy.nvidia_packages import remedy
 
 if find_spec("numba") is None or find_spec("numba_cuda") is None:
     _INSTALL = 'from a checkout: pip install "plugins/export[numba]"'
-    raise ImportError(f"tilecopy_export.numba needs numba-cuda, which is not installed: {remedy(_INSTALL)}")
+    raise ImportError(f"tilecopy_export.numba needs numba-cuda, but numba-cuda is not installed: {remedy(_INSTALL)}")
 
 from .completion import (
     cluster_sync,

@@ -16,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def intrinsic(definition: _F) -> _F:
-    """Return a function made by Numba's ``intrinsic``. Type checkers see the type of its definition."""
+    """Wrap a definition by Numba's ``intrinsic``. Type checkers see the type of the definition."""
     return cast("_F", _intrinsic(definition))
 
 

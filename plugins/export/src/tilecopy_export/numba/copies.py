@@ -106,7 +106,7 @@ def _why_not(argument: Argument, numba_type: Any) -> str:
     ):
         shape = forms[0][0]
         order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders[0], "")
-        return f"an array of {len(shape)} dimensions{order and f' in {order} order'}, because {buffer.name} has shape {shape}"
+        return f"an array of {len(shape)} dimensions{order and f' in {order} order'} (the shape of {buffer.name} is {shape})"
     return "a writable array" if argument.written and not numba_type.mutable else ""
 
 
