@@ -7,12 +7,10 @@ dimension on the left and merge dimensions on the right. The first name in paren
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn
-
-import attrs
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
@@ -29,12 +27,9 @@ _POINTED = 200
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
-    """Return the rearrangement that ``axes`` defines for an array's shape.
+    """Return the rearrangement that ``axes`` defines for an array of a shape; ``sizes`` are lengths of axes of a pattern.
 
-    Args:
-        axes: a permutation (integers, negative ones count from the end, or text such as ``"0,2,1"``) or a pattern.
-        shape: the shape of the source.
-        sizes: lengths of axes of the pattern.
+    A permutation is integers, of which negative ones count from the end, or text such as ``"0,2,1"``.
     """
     numbers = _numbers(axes) if isinstance(axes, str) else None
     if numbers is None and isinstance(axes, str):
@@ -43,12 +38,6 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         raise RequestError(
             f"axis lengths need a pattern, got {', '.join(map(repr, sizes))} with axes {short_repr(axes)}: omit them, or pass a pattern"
         )
-    order = _permutation(axes, numbers, shape)
-    return Rearrangement(tuple((extent,) for extent in shape), order, (1,) * len(shape))
-
-
-def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the dimension of the array for each dimension of the result, from the numbers in text or a sequence of integers."""
     rank = len(shape)
     order = integers_of("axes", axes, PERMUTATION) if numbers is None else numbers
     positive = tuple(axis + rank if axis < 0 else axis for axis in order)
@@ -57,7 +46,7 @@ def _permutation(axes: Any, numbers: list[int] | None, shape: Sequence[int]) -> 
         raise RequestError(
             f"axes {short_repr(axes)} is not a permutation of {rank} dimensions ({valid}the array's shape is {tuple(shape)})"
         )
-    return positive
+    return Rearrangement(tuple((extent,) for extent in shape), positive, (1,) * rank)
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -81,37 +70,22 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """A frozen record of one dimension in a pattern: the terms that it splits into or merges.
+    """A frozen record of one dimension in a pattern: the terms that it splits into or merges, and the index of its first character.
 
-    Attributes:
-        terms: the terms, slowest first; none for ``1``.
-        at: the index of its first character.
-        parentheses: True if it is written in parentheses.
+    The slowest term is the first. A dimension ``1`` has no terms.
     """
 
     terms: tuple[Term, ...]
     at: int
-    parentheses: bool
-
-    @property
-    def is_ellipsis(self) -> bool:
-        """True if the dimension is ``...``, which represents any number of dimensions."""
-        return not self.parentheses and [term.text for term in self.terms] == [_ELLIPSIS]
 
 
 @frozen
 class Pattern:
-    """A frozen record of a parsed pattern.
-
-    Attributes:
-        text: the text of the pattern.
-        left: the dimensions of the source.
-        right: the dimensions of the destination.
-    """
+    """A frozen record of a pattern: its text, and the tokens on both sides of the arrow."""
 
     text: str
-    left: tuple[DimensionTerms, ...]
-    right: tuple[DimensionTerms, ...]
+    left: Sequence[Term]
+    right: Sequence[Term]
 
     def error(self, at: int, message: str) -> NoReturn:
         """Raise RequestError with the pattern and a mark under the character at index ``at``."""
@@ -121,22 +95,55 @@ class Pattern:
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
         """Return the rearrangement that the pattern defines for an array's shape."""
         known = sizes_of(sizes, partial(self.error, 0))
-        names = {term.text for group in self.left for term in group.terms} - {_ELLIPSIS}
+        names = {token.text for token in self.left if token.text.isidentifier()}
         for name, size in known.items():
             if name not in names:
                 axes = ", ".join(sorted(names))
                 self.error(0, f"{name}={size}: the pattern has no axis named {name!r}; its axes are {axes}")
-        rank, dots = len(shape), [group for group in self.left if group.is_ellipsis]
-        named = len(self.left) - len(dots)
-        if rank < named or (rank > named and not dots):
-            least = "at least " if dots else ""
+        rank, named = len(shape), len(self.dimensions(self.left, []))
+        has_ellipsis = any(token.text == _ELLIPSIS for token in self.left)
+        if rank < named or (rank > named and not has_ellipsis):
+            least = "at least " if has_ellipsis else ""
             self.error(0, f"its left side has {least}{named} dimensions, but the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
-        left, right = list(_expanded(self.left, spread)), list(_expanded(self.right, spread))
+        left, right = [self.dimensions(tokens, spread) for tokens in (self.left, self.right)]
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
         place = {name: index for index, name in enumerate(term.text for group in left for term in group.terms)}
         order = [place[term.text] for group in right for term in group.terms]
         return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
+
+    def dimensions(self, tokens: Sequence[Term], spread: Sequence[str]) -> list[DimensionTerms]:
+        """Return the dimensions of a side, with the names ``spread`` in place of ``...``."""
+        groups: list[DimensionTerms] = []
+        opened: Term | None = None
+        inside: list[Term] = []
+        for token in tokens:
+            if token.text == "(":
+                if opened is not None:
+                    self.error(token.at, "parentheses cannot be nested")
+                opened, inside = token, []
+            elif token.text == ")":
+                if opened is None:
+                    self.error(token.at, "unmatched ')'")
+                groups.append(DimensionTerms(tuple(inside), opened.at))
+                opened = None
+            elif token.text.isdigit() and not _is_one(token.text):
+                number = short_repr(token.text).strip("'")
+                self.error(token.at, f"an axis must be a name, got {number}: name it, and pass its length as a keyword")
+            elif not (token.text == _ELLIPSIS or token.text.isidentifier() or _is_one(token.text)):
+                self.error(token.at, f"a term must be a name, '1', '...' or a parenthesis, got {token.text!r}")
+            else:
+                names = spread if token.text == _ELLIPSIS else [] if _is_one(token.text) else [token.text]
+                terms = [Term(name, token.at) for name in names]
+                if opened is not None:
+                    inside += terms
+                elif _is_one(token.text):
+                    groups.append(DimensionTerms((), token.at))
+                else:
+                    groups += [DimensionTerms((term,), term.at) for term in terms]
+        if opened is not None:
+            self.error(opened.at, "'(' was never closed")
+        return groups
 
     def _extents(self, group: DimensionTerms, extent: int, known: dict[str, Any]) -> tuple[int, ...]:
         """Return the extents that a dimension of the source splits into, and add a length that follows from them to ``known``."""
@@ -159,78 +166,26 @@ class Pattern:
         return tuple(known[term.text] for term in terms)
 
 
-def _expanded(side: Sequence[DimensionTerms], spread: Sequence[str]) -> Iterator[DimensionTerms]:
-    """Yield the dimensions of a side with names for what ``...`` stands for."""
-    for group in side:
-        names = [(term, spread if term.text == _ELLIPSIS else [term.text]) for term in group.terms]
-        terms = [Term(name, term.at) for term, texts in names for name in texts]
-        for dimension in [[term] for term in terms] if group.is_ellipsis else [terms]:
-            yield attrs.evolve(group, terms=tuple(dimension))
-
-
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Pattern:
-    """Parse a pattern."""
+    """Parse a pattern, and check that each name appears once on each side."""
     tokens = [Term(normalize(match[0]), match.start()) for match in re.finditer(_TOKENS, text)]
-    whole = Pattern(text, (), ())
     arrows = [index for index, token in enumerate(tokens) if token.text == "->"]
+    first = arrows[0] if arrows else len(tokens)
+    pattern = Pattern(text, tokens[:first], tokens[first + 1 :])
     if len(arrows) != 1:
         at = tokens[arrows[1]].at if arrows else len(text)
-        whole.error(at, "a pattern must have one '->', and a permutation must be numbers separated by commas")
-    sides = tokens[: arrows[0]], tokens[arrows[0] + 1 :]
-    pattern = Pattern(text, _side(whole, sides[0]), _side(whole, sides[1]))
-    _check(pattern)
-    return pattern
-
-
-def _side(pattern: Pattern, tokens: Sequence[Term]) -> tuple[DimensionTerms, ...]:
-    groups: list[DimensionTerms] = []
-    opened: Term | None = None
-    inside: list[Term] = []
-    for token in tokens:
-        if token.text == "(":
-            if opened is not None:
-                pattern.error(token.at, "parentheses cannot be nested")
-            opened, inside = token, []
-        elif token.text == ")":
-            if opened is None:
-                pattern.error(token.at, "unmatched ')'")
-            groups.append(DimensionTerms(tuple(inside), opened.at, parentheses=True))
-            opened = None
-        elif (is_one := _is_one(token.text)) or token.text == _ELLIPSIS or token.text.isidentifier():
-            terms = () if is_one else (token,)
-            if opened is None:
-                groups.append(DimensionTerms(terms, token.at, parentheses=False))
-            else:
-                inside += terms
-        elif token.text.isdigit():
-            number = short_repr(token.text).strip("'")
-            pattern.error(token.at, f"an axis must be a name, got {number}: name it, and pass its length as a keyword")
-        else:
-            pattern.error(token.at, f"a term must be a name, '1', '...' or a parenthesis, got {token.text!r}")
-    if opened is not None:
-        pattern.error(opened.at, "'(' was never closed")
-    return tuple(groups)
-
-
-def _is_one(text: str) -> bool:
-    return text.isdecimal() and text.lstrip("0") == "1"
-
-
-def _check(pattern: Pattern) -> None:
-    """Check that each name appears once on each side."""
-    sides: list[dict[str, Term]] = []
-    for groups in (pattern.left, pattern.right):
-        seen: dict[str, Term] = {}
+        pattern.error(at, "a pattern must have one '->', and a permutation must be numbers separated by commas")
+    sides = [pattern.dimensions(tokens, [_ELLIPSIS]) for tokens in (pattern.left, pattern.right)]
+    left, right = dict[str, Term](), dict[str, Term]()
+    for groups, seen in zip(sides, (left, right), strict=True):
         for term in (term for group in groups for term in group.terms):
             if term.text in seen:
                 pattern.error(term.at, f"axis {term.text!r} appears twice; repeats and diagonals are not supported")
             seen[term.text] = term
-        sides.append(seen)
-    left, right = sides
-    for group in pattern.left:
+    for group in sides[0]:
         for term in group.terms:
-            if term.text == _ELLIPSIS and group.parentheses:
+            if term.text == _ELLIPSIS and term.at != group.at:  # the group begins with its parenthesis
                 pattern.error(term.at, "'...' must not be in parentheses on the left")
     for name, term in right.items():
         if name not in left:
@@ -238,3 +193,8 @@ def _check(pattern: Pattern) -> None:
     for name, term in left.items():
         if name not in right:
             pattern.error(term.at, f"axis {name!r} is not on the right; reductions are not supported")
+    return pattern
+
+
+def _is_one(text: str) -> bool:
+    return text.isdecimal() and text.lstrip("0") == "1"
