@@ -21,8 +21,6 @@ import numpy as np
 import torch.distributed as dist
 from tilecopy import LaunchError
 
-from tilecopy_core.plugin import frozen
-
 from ..arrays.torch_internals import store_of, timeout_of
 
 _CALL = 0xFFFF
@@ -35,42 +33,10 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 """Let another process have the CPU. A sleep of 0 seconds takes some 50 us on Linux."""
 
 
-@frozen(eq=False)
-class _SharedMemoryBoard:
-    """Two words per rank in memory that the ranks share. Reads and writes of a word are atomic, so no lock is needed."""
-
-    rank: int
-    memory: Any
-
-    def post(self, which: int, word: int) -> None:
-        self.memory[which, self.rank] = word
-
-    def words(self, which: int) -> list[int]:
-        words: list[int] = self.memory[which].tolist()
-        return words
-
-
-@frozen(eq=False)
-class _StoreBoard:
-    """Two words per rank in the store of the group."""
-
-    store: Any
-    rank: int
-    ranks: int
-
-    def post(self, which: int, word: int) -> None:
-        self.store.set(f"word/{which}/{self.rank}", str(word))
-
-    def words(self, which: int) -> list[int]:
-        return [int(word) for word in self.store.multi_get([f"word/{which}/{rank}" for rank in range(self.ranks)])]
-
-
 class Rendezvous:
     """The point where the ranks of a group agree on calls. All ranks must create their rendezvous in the same order.
 
-    Args:
-        group: a process group that includes this process.
-        shared: True if the ranks of one host may share memory.
+    If not all ranks are on one host, or ``shared`` is False, they exchange words through the store of the group.
 
     Attributes:
         rank: the number of this process in the group.
@@ -89,11 +55,10 @@ class Rendezvous:
         number = store.add(f"tilecopy/meetings/{self.rank}", 1)
         self._store = dist.PrefixStore(f"tilecopy/{number}", store)
         self._said, self._calls, self._broken = 0, 0, ""
-        page = self._page() if shared else None
-        self.one_host = page is not None
-        self._board = page or _StoreBoard(self._store, self.rank, self.ranks)
+        self._memory = self._shared_memory() if shared else None
+        self.one_host = self._memory is not None
         for which in (0, 1):
-            self._board.post(which, 0)
+            self._post(which, 0)
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
@@ -103,10 +68,10 @@ class Rendezvous:
         number = self._calls & _CALL
         # Two words per rank are enough, because a rank reaches the call after the next only when all have read this one.
         which, word = self._calls & 1, digest & ~_CALL & (1 << 64) - 1 | number
-        self._board.post(which, word)
+        self._post(which, word)
         started = time.monotonic()
         while True:
-            words = self._board.words(which)
+            words = self._words(which)
             absent = [rank for rank, posted in enumerate(words) if posted & _CALL != number]
             if not absent:
                 return digest != NEW and all(posted == word for posted in words)
@@ -134,6 +99,20 @@ class Rendezvous:
             self._store.delete_key(f"said/{self._said - 1}/{self.rank}")
         return texts
 
+    def _post(self, which: int, word: int) -> None:
+        """Post one of two words of this rank. In shared memory, words are read and written atomically, so no lock is needed."""
+        if self._memory is None:
+            self._store.set(f"word/{which}/{self.rank}", str(word))
+        else:
+            self._memory[which, self.rank] = word
+
+    def _words(self, which: int) -> list[int]:
+        """Return that word of all ranks."""
+        if self._memory is None:
+            return [int(word) for word in self._store.multi_get([f"word/{which}/{rank}" for rank in range(self.ranks)])]
+        words: list[int] = self._memory[which].tolist()
+        return words
+
     def _check(self) -> None:
         if self._broken:
             raise LaunchError(f"{self._broken}; the ranks no longer make the same calls: create a new process group")
@@ -146,10 +125,10 @@ class Rendezvous:
         )
         return LaunchError(self._broken)
 
-    def _page(self) -> _SharedMemoryBoard | None:
-        """Return memory that all ranks share, or None if a rank cannot open the file of the first rank."""
+    def _shared_memory(self) -> Any:
+        """Return memory for two words of each rank, or None if a rank cannot open the file of the first rank."""
         with ExitStack() as stack:
-            path, board = "", None
+            path, memory = "", None
             if self.rank == 0:
                 folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  (memory, not a disk)
                 with suppress(OSError):
@@ -160,6 +139,5 @@ class Rendezvous:
             path = self.all_gather_text(path)[0]
             with suppress(OSError, ValueError):
                 memory = np.asarray(np.memmap(path, np.uint64, "r+", shape=(2, self.ranks)))
-                board = _SharedMemoryBoard(self.rank, memory)
-            reached = self.all_gather_text("" if board is None else "reached")
-            return board if all(reached) else None
+            reached = self.all_gather_text("" if memory is None else "reached")
+            return memory if all(reached) else None

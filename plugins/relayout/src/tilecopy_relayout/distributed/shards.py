@@ -27,10 +27,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 class Strides:
     """A frozen record of a box in one rank's memory, with its dimensions in the source's order.
 
-    Attributes:
-        offset: elements from the start of the memory to the first element of the box.
-        extents: the extents of the box.
-        strides: the strides in elements.
+    The offset of its first element and the strides are in elements.
     """
 
     offset: int
@@ -166,20 +163,14 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 class RankRequest(NamedTuple):
-    """A named tuple of the arguments of one rank, which the rank sends to the others.
+    """A named tuple of the arguments of one rank, which the rank sends to the others. Axes and sizes are those of the whole array.
 
     Attributes:
         refused: an error of only this rank, or "".
         shape: the shape of its part of the array.
-        dtype: the dtype of the array.
         device: ``"cpu"`` or ``"cuda"``.
-        axes: the axes of the whole array, as in relayout.
-        sizes: lengths of axes of the pattern.
-        shard_dim: the dimension of the array that is sharded.
-        out_shard_dim: the dimension of the result that is sharded.
         total: the extent of the whole array along ``shard_dim``, or None.
         extent: the extent of its part of the result along ``out_shard_dim``, or None.
-        out_shape: the shape of its ``out``.
         out_strides: the strides of its ``out``, in elements.
         symmetric: True if the other ranks can write its ``out``.
     """
@@ -223,8 +214,9 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         "the shape except along shard_dim",
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
-    _all_or_none("out=", [request.out_shape is not None for request in requests])
-    _all_or_none("the result's extent", [request.extent is not None for request in requests])
+    for name, attribute in (("out=", "out_shape"), ("the result's extent", "extent")):
+        passed = ["omitted" if getattr(request, attribute) is None else "passed" for request in requests]
+        _same(name, passed, "passed on all ranks or on none")
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
@@ -252,19 +244,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     return shards
 
 
-def _all_or_none(what: str, passed: Sequence[bool]) -> None:
-    """Raise RequestError with the ranks if an argument is passed on some ranks only."""
-    if len(set(passed)) > 1:
-        passing, others = [
-            ", ".join(str(rank) for rank, is_passed in enumerate(passed) if is_passed is wanted)
-            for wanted in (True, False)
-        ]
-        raise RequestError(
-            f"{what} must be passed on all ranks or on none, got it on rank {passing} but not on rank {others}"
-        )
-
-
-def _same(what: str, values: Sequence[Any]) -> None:
+def _same(what: str, values: Sequence[Any], rule: str = "the same on all ranks") -> None:
     """Raise RequestError with the ranks of each value if the values differ between ranks."""
     by_value: dict[Any, list[int]] = {}
     for rank, value in enumerate(values):
@@ -273,4 +253,4 @@ def _same(what: str, values: Sequence[Any]) -> None:
         ranks_by_value = "; ".join(
             f"{short_repr(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
         )
-        raise RequestError(f"{what} must be the same on all ranks, got {ranks_by_value}")
+        raise RequestError(f"{what} must be {rule}, got {ranks_by_value}")
