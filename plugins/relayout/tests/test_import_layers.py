@@ -16,10 +16,14 @@ LAYERS = ("arrays", "planner", "local", "frameworks", "distributed", "files")
 def imports_of(path: Path) -> set[str]:
     """Return the modules of relayout that a module imports, by their dotted names inside the package."""
     folder = path.relative_to(SOURCE).parts[:-1]
-    imports = [
-        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.level
-    ]
-    return {".".join([*folder[: len(folder) + 1 - node.level], node.module or "__init__"]) for node in imports}
+    imports: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            parts = [*folder[: len(folder) + 1 - node.level], *(node.module or "").split(".")]
+            for alias in node.names:
+                whole = SOURCE.joinpath(*parts, f"{alias.name}.py").exists()
+                imports.add(".".join(part for part in [*parts, alias.name if whole else ""] if part) or "__init__")
+    return imports
 
 
 MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): imports_of(path) for path in SOURCE.rglob("*.py")}

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from tilecopy import LaunchError
-from tilecopy.executors import array_view, get_executor, is_masked
+from tilecopy.executors import array_view, is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen
 
-from .frameworks import Framework, framework_of
+from .frameworks import Framework, driver, framework_of
 
 _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"})
 """Element types that JAX and others pack on a device; in NumPy each element has a whole byte."""
@@ -25,12 +25,8 @@ class SideArray:
 
     Attributes:
         owner: the array itself.
-        framework: the framework of the array.
-        pointer: address of element [0, ..., 0].
-        shape: extents.
-        strides_bytes: stride of each dimension, positive or negative.
+        memory: address, shape, strides and element size.
         dtype: the framework's dtype.
-        itemsize: bytes of an element.
         device: the GPU's number, or None for host memory.
         readonly: True if it must not be written.
         keeps: another object that keeps its memory alive.
@@ -39,20 +35,12 @@ class SideArray:
 
     owner: Any
     framework: Framework
-    pointer: int
-    shape: tuple[int, ...]
-    strides_bytes: tuple[int, ...]
+    memory: StridedMemory
     dtype: Any
-    itemsize: int
     device: int | None
     readonly: bool
     keeps: Any = None
     stream: Any = None
-
-    @property
-    def memory(self) -> StridedMemory:
-        """The bytes that the array occupies."""
-        return StridedMemory(self.pointer, self.shape, self.strides_bytes, self.itemsize)
 
     @property
     def place(self) -> str:
@@ -63,24 +51,19 @@ class SideArray:
         """Return a NumPy view of the array as words, with the shape and strides of ``side``. It is valid while ``self`` exists."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
-        view: Any = np.ndarray(side.shape, dtype, memory, self.pointer - low, side.strides_bytes)
+        view: Any = np.ndarray(side.shape, dtype, memory, self.memory.start - low, side.strides_bytes)
         return view
 
 
 def array_of(where: str, argument: Any) -> SideArray:
-    """Return the :class:`SideArray` of an array.
-
-    Args:
-        where: the argument's name, for messages.
-        argument: an array of NumPy, torch, CuPy or JAX, or with DLPack, ``__array_interface__`` or ``__cuda_array_interface__``.
-    """
+    """Return the :class:`SideArray` of an array of any framework, or of an object with DLPack or an array interface."""
     kind: Any = type(argument)
     framework = framework_of(kind)
     argument = framework.unwrap(where, argument)
     if isinstance(argument, np.ndarray):
         return _numpy(where, argument, framework_of(np.ndarray) if type(framework) is Framework else framework)
     try:
-        facts = array_view(where, argument, _device_of)
+        facts = array_view(where, argument, lambda pointer: int(driver().device_of(pointer)))
     except LaunchError as error:
         raise RequestError(str(error)) from error
     itemsize = _itemsize(where, facts.dtype)
@@ -88,11 +71,8 @@ def array_of(where: str, argument: Any) -> SideArray:
     return SideArray(
         owner=argument,
         framework=framework,
-        pointer=facts.pointer,
-        shape=facts.shape,
-        strides_bytes=strides,
+        memory=StridedMemory(facts.pointer, facts.shape, strides, itemsize),
         dtype=facts.dtype,
-        itemsize=itemsize,
         device=facts.device,
         readonly=facts.readonly,
         keeps=facts.owner,
@@ -118,11 +98,10 @@ def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
     return SideArray(
         owner=array,
         framework=framework,
-        pointer=int(array.__array_interface__["data"][0]),
-        shape=array.shape,
-        strides_bytes=array.strides,
+        memory=StridedMemory(
+            int(array.__array_interface__["data"][0]), array.shape, array.strides, array.dtype.itemsize
+        ),
         dtype=array.dtype,
-        itemsize=array.dtype.itemsize,
         device=None,
         readonly=not array.flags.writeable,
     )
@@ -134,9 +113,3 @@ def _itemsize(where: str, dtype: Any) -> int:
     if not isinstance(itemsize, int) or itemsize < 1 or name in _NOT_WHOLE_BYTES or name.startswith("q"):
         raise RequestError(f"{where} must have elements of whole bytes, got dtype {dtype}")
     return itemsize
-
-
-def _device_of(pointer: int) -> int:
-    """Return the GPU of a device address."""
-    cuda: Any = get_executor("cuda")
-    return int(cuda.driver.device_of(pointer))

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from tilecopy.executors import get_executor
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
 
 from .array import SideArray
+from .frameworks import driver
 
 
 @frozen
 class DevicePlacement:
-    """A frozen record of the GPUs of a relayout, by number.
-
-    Attributes:
-        launching: the GPU that runs the kernel.
-        source: the GPU of the array.
-        destination: the GPU of the result.
-    """
+    """A frozen record of the numbers of the GPUs of a relayout: of the one that launches, the array's and the result's."""
 
     launching: int
     source: int
@@ -46,17 +39,13 @@ class CrossDeviceSync:
     """A frozen record of the frameworks' current streams on the two GPUs of a relayout.
 
     Attributes:
-        device: the GPU that launches.
-        current: a function that returns its stream.
-        other: the other GPU.
-        other_current: a function that returns its stream.
+        here: the GPU that launches, and a function that returns its current stream.
+        other: the other GPU, and such a function.
         why_not: the reason why the streams cannot wait for each other, or "".
     """
 
-    device: int
-    current: Callable[[], int]
-    other: int
-    other_current: Callable[[], int]
+    here: tuple[int | None, Any]
+    other: tuple[int | None, Any]
     why_not: str
 
     @classmethod
@@ -72,9 +61,7 @@ class CrossDeviceSync:
                     f"{type(side.owner).__name__}, which has no current stream: pass a stream, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
-        assert here.device is not None
-        assert other.device is not None
-        return cls(here.device, here.stream, other.device, other.stream, why_not)
+        return cls((here.device, here.stream), (other.device, other.stream), why_not)
 
     @contextmanager
     def stream(self) -> Iterator[int]:
@@ -85,15 +72,10 @@ class CrossDeviceSync:
         """
         if self.why_not:
             raise RequestError(self.why_not)
-        here, other = (self.device, self.current()), (self.other, self.other_current())
+        here, other = [(device, current()) for device, current in (self.here, self.other)]
         waits = driver().is_capturing(*other) or not driver().is_capturing(*here)
         if waits:
             driver().wait_for(other, here)
         yield here[1]
         if waits:
             driver().wait_for(here, other)
-
-
-def driver() -> Any:
-    """Return the driver of the executor ``cuda``."""
-    return get_executor("cuda").driver  # type: ignore[attr-defined]

@@ -18,10 +18,14 @@ _LEGACY_STREAM = (0, 1)
 """The handles of the legacy default stream (CUDA driver API, "Stream synchronization behavior"); 2 is the thread's default stream."""
 
 
+def driver() -> Any:
+    """Return the driver of the executor ``cuda``."""
+    return get_executor("cuda").driver  # type: ignore[attr-defined]
+
+
 class Framework:
     """The base class of frameworks. It also serves other frameworks, whose arrays can be read and written but not created."""
 
-    name = "another framework"
     has_streams = False
     """True if the framework has a current stream for each GPU."""
 
@@ -70,8 +74,6 @@ def _has(array: Any, name: str) -> bool:
 class NumPy(Framework):
     """The framework NumPy. Its arrays are in host memory."""
 
-    name = "NumPy"
-
     def unwrap(self, where: str, array: Any) -> Any:
         """Return the array, or a read-only 0-D array if ``array`` is a scalar."""
         if isinstance(array, np.ndarray):
@@ -98,7 +100,6 @@ class NumPy(Framework):
 class Torch(Framework):
     """The framework torch. Its tensors are on the CPU or a GPU."""
 
-    name = "torch"
     has_streams = True
 
     def unwrap(self, where: str, array: Any) -> Any:
@@ -157,7 +158,6 @@ def demand_strided(where: str, tensor: Any) -> None:
 class CuPy(Framework):
     """The framework CuPy. Each of its arrays is on one GPU."""
 
-    name = "CuPy"
     has_streams = True
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
@@ -186,8 +186,6 @@ def jax_memory(array: Any) -> SimpleNamespace:
 
 class Jax(Framework):
     """The framework JAX. Its arrays are immutable, so relayout writes the result before it returns the array."""
-
-    name = "JAX"
 
     def unwrap(self, where: str, array: Any) -> Any:
         """Wait until the array is computed. Return an object with its memory: a NumPy array if it is on the host."""
@@ -242,10 +240,9 @@ class Jax(Framework):
             if isinstance(result, np.ndarray):
                 result = jax.device_put(result, _placement(array))
             elif result.size:
-                driver = get_executor("cuda").driver  # type: ignore[attr-defined]
-                with driver.active(driver.device_of(result.unsafe_buffer_pointer())):
+                with driver().active(driver().device_of(result.unsafe_buffer_pointer())):
                     stream_number = 0 if stream is None else stream_handle(stream)
-                    driver.call("cuStreamSynchronize", driver.api.CUstream(stream_number))
+                    driver().call("cuStreamSynchronize", driver().api.CUstream(stream_number))
             if array.weak_type:
                 weak = jax.numpy.full(result.shape, np.zeros((), array.dtype).item())
                 result = weak.at[...].set(result) if weak.dtype == result.dtype else result

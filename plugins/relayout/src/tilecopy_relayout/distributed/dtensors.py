@@ -20,12 +20,9 @@ from .shards import dimension
 
 
 def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> Any:
-    """Return the relayout of a DTensor.
+    """Return the relayout of a DTensor with placements ``Shard`` and ``Replicate``; the axes are those of the whole array.
 
-    Args:
-        call: the call with a DTensor whose placements are ``Shard`` or ``Replicate``. Its axes are those of the whole array.
-        placements: the placements of the result, one per mesh dimension; by default a sharded dimension stays sharded. At most one
-            mesh dimension may shard another dimension than before.
+    By default a sharded dimension stays sharded. At most one mesh dimension may shard another dimension than before.
     """
     array = call.array
     call.refuse("is not supported for a DTensor: each process holds only its shard", "out", "stream", "device")

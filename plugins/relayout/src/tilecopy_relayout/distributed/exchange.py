@@ -10,7 +10,6 @@ import hashlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain, pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -23,14 +22,8 @@ from tilecopy_core import RequestError
 from tilecopy_core.errors import integer
 from tilecopy_core.plugin import frozen, row_major, short_repr
 
+from ..arrays import torch_internals
 from ..arrays.array import array_of, dtype_name
-from ..arrays.torch_internals import (
-    group_by_name,
-    has_tangent,
-    is_symmetric,
-    needs_torch_dispatch,
-    transforms_are_active,
-)
 from ..axes import rearrangement
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall, checked_result
@@ -54,11 +47,6 @@ class ShardsCall(NamedTuple):
     extent: int | None = None
     total: int | None = None
 
-    @property
-    def cache_key(self) -> Any:
-        """The arguments as a hashable key."""
-        return self._replace(sizes=tuple(sorted(self.sizes.items())))  # type: ignore[arg-type]  # a mapping has no hash
-
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
         """Return the arguments of the operator. An ``extent`` of -1 stands for the extent that ``torch.chunk`` gives."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
@@ -70,7 +58,9 @@ class ShardsCall(NamedTuple):
         """Return the call and the group from the arguments that :meth:`for_torch` returned."""
         axes, names, extents, shard_dim, out_shard_dim, group, part, total = carried
         sizes = dict(zip(names.split(), extents, strict=True))
-        return cls(axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total), group_by_name(group)
+        return cls(
+            axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total
+        ), torch_internals.group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
         """Return the rearrangement of the whole array, from the shape of a part."""
@@ -96,11 +86,11 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
     if not isinstance(call.axes, (str, tuple)):
         with suppress(RequestError):  # raised later, on all ranks
             call = call._replace(axes=items_of("axes", call.axes))  # an iterator is read once
-    if transforms_are_active() or has_tangent(x):
+    if torch_internals.transforms_are_active() or torch_internals.has_tangent(x):
         raise RequestError(
             "x: relayout_shards supports neither forward-mode derivatives nor torch.func: use backward()"
         )
-    if not needs_torch_dispatch(x):
+    if not torch_internals.needs_torch_dispatch(x):
         return exchange(x, call, group, out)
     if out is not None:
         raise RequestError(
@@ -155,7 +145,8 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
         state = _groups[group] = _GroupState(rendezvous, SymmetricWorkspace(group.group_name, rendezvous))
     try:
         records = out is not None and out.requires_grad and torch.is_grad_enabled()
-        key = call.cache_key, _facts(x), None if out is None else (out.data_ptr(), records, _facts(out))
+        arguments = call._replace(sizes=tuple(sorted(call.sizes.items())))  # type: ignore[arg-type]  # a mapping has no hash
+        key = arguments, _facts(x), None if out is None else (out.data_ptr(), records, _facts(out))
         may_overlap = out is not None and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
         kind = None if may_overlap else state.kinds.get(key)
     except Exception:  # the complete check reports what is wrong with the arguments
@@ -199,7 +190,7 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
                 refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
-            shape=source.shape,
+            shape=source.memory.shape,
             dtype=dtype_name(x.dtype),
             device=x.device.type,
             axes=_text(call.axes),
@@ -210,7 +201,7 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
             extent=call.extent,
             out_shape=None if out is None else tuple(out.shape),
             out_strides=None if out is None else out.stride(),
-            symmetric=out is not None and is_symmetric(out),
+            symmetric=out is not None and torch_internals.is_symmetric(out),
         )
     except RequestError as error:
         return RankRequest(refused=str(error))
@@ -226,51 +217,37 @@ def _text(axes: Any) -> str:
 def _all_to_all_of(
     rank: int, x: torch.Tensor, shards: Shards, into: Sequence[tuple[int, ...]]
 ) -> Callable[..., torch.Tensor]:
-    """Return the exchange of one rank, whose part of the array is ``x``; ``into`` has the strides of each rank's part of the result."""
-    order, strides = _wire_order(shards), x.stride()
+    """Return the exchange of one rank by ``all_to_all_single``, which packs the parts before and unpacks them after it.
+
+    ``x`` is the rank's part of the array; ``into`` has the strides of each rank's part of the result.
+    """
+    order, strides, elem_bytes = _wire_order(shards), x.stride(), x.element_size()
     sent_to, received_from = [], []
     for other in range(shards.ranks):
         sent_to.append([shards.in_source(box, rank, strides).permute(order) for box in shards.boxes(rank, other)])
         boxes = shards.boxes(other, rank)
         received_from.append([shards.in_result(box, rank, into[rank]).permute(order) for box in boxes])
-    return partial(_all_to_all, shards.out_shape(rank), sent_to, received_from)
-
-
-def _all_to_all(
-    out_shape: tuple[int, ...],
-    sent_to: Sequence[Sequence[Strides]],
-    received_from: Sequence[Sequence[Strides]],
-    group: Any,
-    x: torch.Tensor,
-    out: torch.Tensor | None,
-) -> torch.Tensor:
-    """Pack the parts, exchange them by ``all_to_all_single``, unpack them, and return the result.
-
-    Args:
-        out_shape: of this rank's part of the result.
-        sent_to: the boxes that go to each rank, in this rank's part of the array.
-        received_from: the boxes that come from each rank, in this rank's part of the result.
-        group: of the ranks.
-        x: this rank's part of the array.
-        out: the memory for this rank's part of the result, or None.
-    """
-    result = x.new_empty(out_shape) if out is None else out
     counts = [[sum(prod(box.extents) for box in boxes) for boxes in side] for side in (received_from, sent_to)]
-    sizes = [[count * x.element_size() for count in rank_counts] for rank_counts in counts]
+    sizes = [[count * elem_bytes for count in rank_counts] for rank_counts in counts]
     sent, received = list(chain.from_iterable(sent_to)), list(chain.from_iterable(received_from))
-    if are_consecutive(sent) and x.is_contiguous():
-        outgoing = _flat(x)
-    else:
-        outgoing = x.new_empty(x.numel())
-        for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
-            _copy(view, part)
-    straight = are_consecutive(received) and result.is_contiguous()
-    incoming = _flat(result) if straight else x.new_empty(result.numel())
-    dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
-    if not straight:
-        for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
-            _copy(part, view)
-    return result
+
+    def move(group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        result = x.new_empty(shards.out_shape(rank)) if out is None else out
+        if are_consecutive(sent) and x.is_contiguous():
+            outgoing = _flat(x)
+        else:
+            outgoing = x.new_empty(x.numel())
+            for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
+                _copy(view, part)
+        straight = are_consecutive(received) and result.is_contiguous()
+        incoming = _flat(result) if straight else x.new_empty(result.numel())
+        dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
+        if not straight:
+            for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
+                _copy(part, view)
+        return result
+
+    return move
 
 
 def _wire_order(shards: Shards) -> Sequence[int]:

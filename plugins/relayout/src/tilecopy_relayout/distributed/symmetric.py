@@ -16,7 +16,8 @@ import torch
 
 from tilecopy_core.plugin import frozen, row_major
 
-from ..arrays.devices import DevicePlacement, driver
+from ..arrays.devices import DevicePlacement
+from ..arrays.frameworks import driver
 from ..arrays.torch_internals import symmetric_handle, symmetric_memory
 from ..local.call import launcher_of
 from ..planner.launching import DeviceLauncher
@@ -34,12 +35,9 @@ _NON_BLOCKING = 1
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """A frozen record of memory that all ranks can write. It has the same size on every rank.
+    """A frozen record of memory of the same size on every rank, which all ranks can write.
 
-    Attributes:
-        tensor: this rank's memory; a reference to it keeps the memory.
-        handle: torch's handle, with the barrier.
-        addresses: the address of each rank's memory in this process.
+    It has this rank's memory, torch's handle with the barrier, and the address of each rank's memory in this process.
     """
 
     tensor: torch.Tensor
@@ -52,10 +50,6 @@ class SymmetricWorkspace:
 
     Results are written to this memory and then copied to new tensors, so that no rank writes to a tensor of a caller on another rank.
     The memory grows in powers of two. Smaller memory is kept, too, because CUDA graphs of the caller may write to it.
-
-    Args:
-        group_name: the name of the process group.
-        rendezvous: the rendezvous of its ranks.
     """
 
     def __init__(self, group_name: str, rendezvous: Rendezvous) -> None:
@@ -70,11 +64,8 @@ class SymmetricWorkspace:
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
         """Return a function that exchanges the parts, or None on every rank if one cannot write to another. Every rank must make this call.
 
-        Args:
-            x: this rank's part of the array.
-            out: this rank's symmetric memory, if all ranks have it.
-            shards: the relayout.
-            into: the strides of each rank's part of the result.
+        ``x`` is this rank's part of the array; ``out`` is its symmetric memory for the result, if all ranks have it; ``into`` has
+        the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):
             if out is not None:

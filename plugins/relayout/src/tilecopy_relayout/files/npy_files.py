@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from tilecopy.overlap import StridedMemory
 from tilecopy_cli.command import FileError, NpyFile, TransferReport, header_of, output_file, printable_name, read_npy
 
 from tilecopy_core import TilecopyError
@@ -17,21 +18,9 @@ from tilecopy_core.plugin import row_major
 
 from ..arrays.array import array_of
 from ..axes import rearrangement
+from ..local import host
 from ..local.call import words_of
-from ..local.host import (
-    EMULATED_TARGET,
-    NEVER_WRITTEN,
-    boxes,
-    choose_executor,
-    current_gpu,
-    default_memory_bytes,
-    move_piece,
-    target_of_gpu,
-)
 from ..planner.problem import RelayoutSpec
-
-Progress = Callable[[int, int], None]
-"""A function of the number of finished bytes of the result and of all bytes."""
 
 _TIMED_RUNS = 3
 _EMULATED_BYTES = 1 << 26
@@ -42,10 +31,7 @@ _EMULATED_BYTES = 1 << 26
 class FileReport(TransferReport):
     """A frozen record of a finished relayout of a file. ``seconds`` adds up the median of ``runs`` launches for each piece.
 
-    Attributes:
-        result_shape: the shape of the result.
-        pieces: the number of pieces.
-        wall_seconds: the time of everything, including reading, verification and writing.
+    ``wall_seconds`` is the time of everything, including reading, verification and writing.
     """
 
     result_shape: tuple[int, ...]
@@ -61,11 +47,7 @@ class FileReport(TransferReport):
 def _relaid_out(
     npy: NpyFile, words: RelayoutSpec, place: tuple[slice, ...], executor: str, target: str
 ) -> tuple[Any, float, int]:
-    """Read one piece of the input, relayout it and compare it with NumPy.
-
-    Returns:
-        The bytes of this piece of the result, the seconds of the relayout, and the number of words that differ from NumPy's.
-    """
+    """Return the bytes of one piece of the result, the seconds of its relayout, and the number of words that differ from NumPy's."""
     shape, strides = tuple(part.stop - part.start for part in place), words.sides[0].strides_bytes
     offset_bytes = sum(part.start * stride for part, stride in zip(place, strides, strict=True))
     order = sorted(range(len(shape)), key=lambda dim: -strides[dim])  # as the elements lie in the file
@@ -73,8 +55,8 @@ def _relaid_out(
     expected = box.transpose(np.argsort(order))
     result = np.empty(shape, words.dtype)
     flat = result.reshape(-1).view(np.uint8)
-    flat.fill(NEVER_WRITTEN)
-    seconds = move_piece(expected, result, executor, target=target, timed_runs=_TIMED_RUNS)
+    flat.fill(host.NEVER_WRITTEN)
+    seconds = host.move_piece(expected, result, executor, target=target, timed_runs=_TIMED_RUNS)
     differing = sum(int(np.count_nonzero(a != b)) for a, b in zip(_bits(expected), _bits(result), strict=True))
     return flat, seconds, differing
 
@@ -95,20 +77,20 @@ def relayout_file(
     max_memory_bytes: int | None = None,
     executor: str | None = None,
     target: str | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> FileReport:
     """Relayout a .npy file piece by piece into a C-contiguous .npy file.
 
     Every piece is verified against NumPy. The output file is created or replaced after all pieces are verified. ``max_memory_bytes`` limits
     the bytes of both sides of a piece; by default they fit the free memory. ``executor`` and ``target`` are by default those of the GPU, if
-    there is one.
+    there is one. ``progress`` is called with the number of finished bytes of the result and that of all bytes.
     """
     started = time.perf_counter()
     read = read_npy(source, mapped=True)
     array = array_of(printable_name(source), read.array)
-    moved = rearrangement(axes, array.shape, sizes)
-    executor = choose_executor(executor)
-    target = target or (target_of_gpu(current_gpu()) if executor == "cuda" else EMULATED_TARGET)
+    itemsize, moved = array.memory.itemsize, rearrangement(axes, array.memory.shape, sizes)
+    executor = host.choose_executor(executor)
+    target = target or (host.target_of_gpu(host.current_gpu()) if executor == "cuda" else host.EMULATED_TARGET)
     seconds: list[float] = []
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):
@@ -116,12 +98,11 @@ def relayout_file(
                 f"{printable_name(destination)}: the output must not be the input file: pass another file name"
             )
         header = header_of(read.descr, moved.shape)
-        strides = tuple(stride * array.itemsize for stride in row_major(moved.shape))
-        result = attrs.evolve(array, pointer=0, shape=moved.shape, strides_bytes=strides)
-        words = words_of(array, moved, result)
-        total = prod(moved.shape) * array.itemsize
-        limit = max_memory_bytes or default_memory_bytes(executor) or _EMULATED_BYTES
-        places = list(boxes(words.extents, max(1, limit // (2 * words.elem_bytes))))
+        strides = tuple(stride * itemsize for stride in row_major(moved.shape))
+        words = words_of(array.memory, moved, StridedMemory(0, moved.shape, strides, itemsize))
+        total = prod(moved.shape) * itemsize
+        limit = max_memory_bytes or host.default_memory_bytes(executor) or _EMULATED_BYTES
+        places = list(host.boxes(words.extents, max(1, limit // (2 * words.elem_bytes))))
 
         def parts() -> Iterator[Any]:
             yield header
@@ -139,7 +120,7 @@ def relayout_file(
         write(parts())
     verified = f"all {total} bytes are equal to NumPy's, compared before they were written{read.left_out}"
     return FileReport(
-        shape=array.shape,
+        shape=array.memory.shape,
         result_shape=moved.shape,
         dtype=read.descr if isinstance(read.descr, str) and array.dtype.kind == "V" else str(array.dtype),
         bytes=total,

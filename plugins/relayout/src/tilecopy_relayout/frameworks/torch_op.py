@@ -14,14 +14,8 @@ import torch
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import short_repr
 
+from ..arrays import torch_internals
 from ..arrays.frameworks import framework_of
-from ..arrays.torch_internals import (
-    TransformType,
-    active_transforms,
-    forward_mode_is_active,
-    has_tangent,
-    is_wrapped_by_transform,
-)
 from ..axes import rearrangement
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall
@@ -35,15 +29,17 @@ def apply_operator(call: RelayoutCall) -> Any:
     why = "is not supported when torch records or traces the call"
     call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around it", "stream")
     call.refuse(f"{why}: omit it", "device")
-    if torch.compiler.is_compiling() and (forward_mode_is_active() or _breaks_the_graph(out is not None)):
+    if torch.compiler.is_compiling() and (
+        torch_internals.forward_mode_is_active() or _breaks_the_graph(out is not None)
+    ):
         return _uncompiled(call)
     if not _records_operators():
         choose_executor(call.executor, array.device.index)  # raises errors about the caller's arguments
         order = call.rearrangement().order
         call = call if isinstance(call.axes, str) else call._replace(axes=order)
-    if out is not None and not isinstance(out, torch.Tensor):
-        raise RequestError(f"out must be a torch tensor like the array, got {short_repr(out)}")
     if out is not None:
+        if not isinstance(out, torch.Tensor):
+            raise RequestError(f"out must be a torch tensor like the array, got {short_repr(out)}")
         _demand_no_derivatives(array, out)
     try:
         if out is None:
@@ -74,9 +70,9 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
             raise RequestError(f"out must be on the device of the array, {array.device}, got {out.device}")
         if why := framework_of(torch.Tensor).out_error(out):
             raise RequestError(f"out: {why}")
-        if any(map(is_wrapped_by_transform, (array, out))):
+        if any(map(torch_internals.is_wrapped_by_transform, (array, out))):
             raise RequestError("out= is not supported in a function that torch.func transforms: omit it")
-        if has_tangent(array) or has_tangent(out):
+        if any(map(torch_internals.has_tangent, (array, out))):
             raise RequestError("out= does not support forward-mode derivatives: omit it")
     if torch.is_grad_enabled() and (array.requires_grad or out.requires_grad):
         raise RequestError("out= does not support autograd: omit it, or call under torch.no_grad()")
@@ -88,7 +84,7 @@ def _breaks_the_graph(writes: bool) -> bool:
 
     An operator that writes has no rule for ``vmap``, either. Dynamo guards the stack of transforms by itself.
     """
-    return any(writes or kind != TransformType.Vmap for kind in active_transforms())
+    return any(writes or kind != torch_internals.TransformType.Vmap for kind in torch_internals.active_transforms())
 
 
 _uncompiled = torch.compiler.disable(apply_operator)
@@ -171,12 +167,13 @@ def _records_operators() -> bool:
 
 def _functionalizes() -> bool:
     """Return True if ``torch.func.functionalize`` is active, which has no rule for ``autograd.Function``."""
-    levels = active_transforms()
-    if TransformType.Functionalize in levels and len(set(levels)) > 1:
+    levels = torch_internals.active_transforms()
+    functionalizes = torch_internals.TransformType.Functionalize in levels
+    if functionalizes and len(set(levels)) > 1:
         raise RequestError(
             "relayout does not support torch.func.functionalize together with another transform: use only one of them"
         )
-    return TransformType.Functionalize in levels
+    return functionalizes
 
 
 def _operate(*arguments: Any) -> Any:

@@ -13,8 +13,8 @@ from tilecopy.executors import LOWEST_ADDRESS, framework_of, reader_of, same_ten
 
 from tilecopy_core.plugin import frozen, row_major
 
-from ..arrays.devices import CrossDeviceSync, driver
-from ..arrays.frameworks import Framework
+from ..arrays.devices import CrossDeviceSync
+from ..arrays.frameworks import Framework, Torch, driver
 from ..planner.launching import DeviceLauncher
 from .call import CheckedLaunch, RelayoutCall, current_stream, run_call, words_of
 
@@ -34,13 +34,9 @@ class _CachedLaunch:
         launch: a function of both addresses and the stream.
         launches: its launches so far, by the low bits of the addresses.
         mask: the bits of both addresses that must be zero.
-        shape: the shape of the result.
         strides: the strides of a new torch tensor for the result, or None.
         result_facts: the facts of a new result, as its reader returns them.
         current: a function that returns the framework's current stream.
-        dtype: the dtype of the array.
-        framework: the framework of the array.
-        out_framework: the framework of the result.
         across: orders the work of two GPUs if the sides are on two, else None.
         low, high: the sides may overlap if the destination's address minus the source's is between these, in bytes.
     """
@@ -73,7 +69,7 @@ class _CachedLaunch:
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError
-        if across is not None and stream is not None and driver().device_of_stream(stream) not in (None, across.device):
+        if across and stream is not None and driver().device_of_stream(stream) not in (None, across.here[0]):
             raise CacheMissError
         with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
             self.launch(source, destination, current)
@@ -147,7 +143,8 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
     It is not cached if only its addresses require the narrow words, or torch must dispatch it.
     """
     source, destination, moved = checked.source, checked.destination, checked.rearrangement
-    aligned = words_of(attrs.evolve(source, pointer=0), moved, attrs.evolve(destination, pointer=0))
+    relative, out_relative = [attrs.evolve(side.memory, start=0) for side in (source, destination)]
+    aligned = words_of(relative, moved, out_relative)
     facts = []
     for side in (call.array, destination.owner if call.out is None else call.out):
         reader = _reader_of(type(side))
@@ -162,22 +159,21 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
         _launches.clear()
         _newest.clear()
     options = _options(call.axes, call.out, call.executor, call.sizes)
-    (first, last), (out_first, out_last) = source.memory.byte_bounds, destination.memory.byte_bounds
-    distance = destination.pointer - source.pointer
+    (first, last), (out_first, out_last) = relative.byte_bounds, out_relative.byte_bounds
     kept = _CachedLaunch(
         checked.launch,
         checked.launch.launches,
         checked.words.elem_bytes - 1,
         moved.shape,
-        row_major(moved.shape) if source.framework.name == "torch" else None,
+        row_major(moved.shape) if isinstance(source.framework, Torch) else None,
         facts[1],
         current_stream(source, destination),
         source.dtype,
         source.framework,
         destination.framework,
         checked.across,
-        first - out_last + distance,
-        last - out_first + distance,
+        first - out_last,
+        last - out_first,
     )
     try:
         _launches[facts[0], options, None if call.out is None else facts[1]] = kept

@@ -8,14 +8,15 @@ from math import gcd
 from typing import Any, NamedTuple, cast
 
 from tilecopy.executors import common_stream, stream_handle
-from tilecopy.overlap import overlaps, overlaps_itself
+from tilecopy.overlap import StridedMemory, overlaps, overlaps_itself
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
 from tilecopy_core.registry import LOCK
 
 from ..arrays.array import SideArray, array_of, dtype_name
-from ..arrays.devices import CrossDeviceSync, DevicePlacement, driver
+from ..arrays.devices import CrossDeviceSync, DevicePlacement
+from ..arrays.frameworks import driver
 from ..axes import rearrangement
 from ..planner.launching import DeviceLauncher, align_of
 from ..planner.problem import WIDEST_BYTES, RelayoutSpec
@@ -70,17 +71,12 @@ class CheckedLaunch:
     across: CrossDeviceSync | None
 
 
-def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = lambda launch: None) -> Any:
-    """Check a call, run it and return the result.
-
-    Args:
-        call: the call.
-        on_launch: a function that gets each launch on the array's GPU, to cache it for later calls of the same kind.
-    """
+def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
+    """Check a call, run it and return the result. Pass a launch on the array's GPU to ``on_launch``, which caches it."""
     if call.stream is not None:
         stream_handle(call.stream)
     source = array_of("array", call.array)
-    moved = rearrangement(call.axes, source.shape, call.sizes)
+    moved = rearrangement(call.axes, source.memory.shape, call.sizes)
     executor = choose_executor(call.executor, source.device)
     new = call.out is None
     result = source.framework.empty(source.owner, moved.shape, source.dtype, call.stream) if new else call.out
@@ -89,17 +85,20 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None] = la
     if source.device is None or destination.device is None:
         with nullcontext() if call.device is None else _through(call.device, executor):
             if 0 not in moved.shape:
-                _move_on_host(words_of(source, moved, destination), source, destination, executor)
+                words = words_of(source.memory, moved, destination.memory)
+                side, out_side = words.sides
+                move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
     else:
         gpus = DevicePlacement.of(source.device, destination.device, stream, call.device)
         across = CrossDeviceSync.of(source, destination, gpus.launching)
         if stream is None and across is None:
             stream = current_stream(source, destination)()
         if 0 not in moved.shape:
-            words = words_of(source, moved, destination)
-            launch = launcher_of(words, gpus, source.pointer, destination.pointer)
+            words = words_of(source.memory, moved, destination.memory)
+            addresses = source.memory.start, destination.memory.start
+            launch = launcher_of(words, gpus, *addresses)
             with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
-                launch(source.pointer, destination.pointer, current)
+                launch(*addresses, current)
             if call.device is None and gpus.launching == source.device:
                 on_launch(CheckedLaunch(launch, words, moved, source, destination, across))
     if new:
@@ -129,11 +128,12 @@ def current_stream(source: SideArray, destination: SideArray) -> Callable[[], in
 def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, ...]) -> SideArray:
     """Return the record of an array for the result, after checking its shape, dtype, device and memory."""
     facts = array_of(name, result)
-    if facts.shape != shape:
+    memory, source_memory = facts.memory, source.memory
+    if memory.shape != shape:
         raise RequestError(
-            f"{name} must have shape {shape}, the shape of the result for an array of {source.shape}, got {facts.shape}"
+            f"{name} must have shape {shape}, the shape of the result for an array of {source_memory.shape}, got {memory.shape}"
         )
-    if dtype_name(facts.dtype) != dtype_name(source.dtype) or facts.itemsize != source.itemsize:
+    if dtype_name(facts.dtype) != dtype_name(source.dtype) or memory.itemsize != source_memory.itemsize:
         raise RequestError(
             f"{name} has dtype {facts.dtype} but the array has {source.dtype}; relayout does not convert dtypes"
         )
@@ -143,19 +143,19 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
         raise RequestError("out must be writable, got a read-only array")
-    if overlaps_itself(facts.memory):
+    if overlaps_itself(memory):
         raise RequestError(
-            f"{name} must not have elements that share memory, got shape {facts.shape} with strides of {facts.strides_bytes} bytes: "
+            f"{name} must not have elements that share memory, got shape {shape} with strides of {memory.strides_bytes} bytes: "
             "pass another array"
         )
-    if overlaps(source.memory, facts.memory):
+    if overlaps(source_memory, memory):
         raise RequestError(
             f"{name} overlaps the array: relayout cannot work in place; pass another buffer, or omit out"
         )
     return facts
 
 
-def words_of(source: SideArray, moved: Rearrangement, out: SideArray) -> RelayoutSpec:
+def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) -> RelayoutSpec:
     """Return a relayout between two arrays as a relayout of words, with dimensions in the destination's order.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
@@ -164,16 +164,11 @@ def words_of(source: SideArray, moved: Rearrangement, out: SideArray) -> Relayou
     src, dst = moved.source_strides(source.strides_bytes), moved.destination_strides(out.strides_bytes)
     dims = [(moved.extents[n], src[n], dst[n]) for n in moved.order if moved.extents[n] != 1]
     steps = [step for _, *both in dims for step in both]
-    word = gcd(WIDEST_BYTES, source.itemsize, source.pointer, out.pointer, *steps)
+    word = gcd(WIDEST_BYTES, source.itemsize, source.start, out.start, *steps)
     if source.itemsize > word or not dims:  # also for a single element
         dims.append((source.itemsize // word, word, word))
     extents, src, dst = zip(*dims, strict=True)
     return RelayoutSpec(extents, tuple(step // word for step in src), tuple(step // word for step in dst), word)
-
-
-def _move_on_host(words: RelayoutSpec, source: SideArray, destination: SideArray, executor: str) -> None:
-    side, out_side = words.sides
-    move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 from tilecopy.executors import capturing_framework, get_executor, unavailable_reason
-from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
 from tilecopy_core.registry import LOCK
 
-from ..arrays.devices import DevicePlacement, driver
+from ..arrays.devices import DevicePlacement
+from ..arrays.frameworks import driver
 from ..planner.problem import RelayoutSpec
 from ..validation import EXECUTOR
 
@@ -28,12 +28,7 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """Return the executor for an array: the caller's choice, else ``cuda`` if the array is on a GPU or there is one, else ``emulator``.
-
-    Args:
-        name: the caller's choice, or None.
-        device: the GPU that the array is on, or None.
-    """
+    """Return the executor: the caller's choice, else ``cuda`` if there is a GPU, else ``emulator``; ``device`` is the array's GPU."""
     if name is not None:
         EXECUTOR.check(name, "relayout", "executor")
     if device is not None and name == "emulator":
@@ -56,12 +51,7 @@ def current_gpu() -> int:
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield contiguous boxes that cover an array in row-major order.
-
-    Args:
-        shape: the shape of the array.
-        most: the largest number of elements of a box; a number below 1 counts as 1.
-    """
+    """Yield contiguous boxes of at most ``most`` elements, and at least one, that cover an array in row-major order."""
     if not shape:
         yield ()
     elif 0 not in shape:
@@ -81,13 +71,7 @@ def default_memory_bytes(executor: str) -> int | None:
 
 
 def move_in_pieces(source: Any, result: Any, executor: str) -> None:
-    """Copy words in host memory, ``result[...] = source``, in pieces that fit the GPU's memory.
-
-    Args:
-        source: an array of words with any strides.
-        result: an array of the same dtype and shape, with any strides that do not overlap.
-        executor: ``cuda`` or ``emulator``.
-    """
+    """Copy words in host memory, ``result[...] = source``, in pieces that fit the GPU's memory. Both arrays may have any strides."""
     limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
     for box in boxes(result.shape, most):
@@ -99,17 +83,9 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Copy one piece of words in host memory.
+    """Copy one piece of words in host memory, and return the seconds without copies to a device and back.
 
-    Args:
-        source: as in :func:`move_in_pieces`.
-        result: as in :func:`move_in_pieces`, and C-contiguous if the executor is ``cuda``.
-        executor: ``cuda`` or ``emulator``.
-        target: the target; by default that of the GPU, or ``EMULATED_TARGET``.
-        timed_runs: the number of launches to time by CUDA events, into memory that was filled before; 0 for no timing.
-
-    Returns:
-        Seconds of the relayout alone (the median), without copies to a device and back; 0 on a GPU if no runs are timed.
+    On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """
     if executor == "cuda":
         return _through_gpu(source, result, target or target_of_gpu(current_gpu()), timed_runs)
@@ -160,7 +136,7 @@ def _compact(source: Any) -> tuple[Any, int, Any]:
 
     These are the array's own bytes if it has no gaps (dimensions in any order, broadcast or not), else a copy.
     """
-    low, high = StridedMemory(source.ctypes.data, source.shape, source.strides, source.itemsize).byte_bounds
+    low, high = np.lib.array_utils.byte_bounds(source)
     if high - low > source.nbytes:
         source = np.ascontiguousarray(source)
         low, high = source.ctypes.data, source.ctypes.data + source.nbytes
