@@ -25,14 +25,16 @@ SIZES = {"float32": 4, "float16": 2, "uint8": 1}
 
 def problem_of_case(name: str) -> Any:
     """The normal form of a case."""
-    from tilecopy_relayout.planner.problem import problem_of
+    from tilecopy_relayout.planner.problem import RelayoutSpec, problem_of
 
     from tilecopy_core.layout import row_major
 
     shape, axes, dtype = (CASES | NARROW)[name]
     out = row_major([shape[a] for a in axes])
     by_source = dict(zip(axes, out, strict=True))
-    return problem_of(shape, row_major(shape), [by_source[n] for n in range(len(shape))], SIZES[dtype])[0]
+    return problem_of(
+        RelayoutSpec(shape, row_major(shape), tuple(by_source[n] for n in range(len(shape))), SIZES[dtype])
+    )[0]
 
 
 def built(work: tuple[str, Any]) -> Any:

@@ -25,7 +25,7 @@ from tilecopy_relayout.planner.candidates import candidates, orders
 from tilecopy_relayout.planner.cost import _conflicts, _sectors, cost_of
 from tilecopy_relayout.planner.kernels import build
 from tilecopy_relayout.planner.plan import choose
-from tilecopy_relayout.planner.problem import Problem, problem_of
+from tilecopy_relayout.planner.problem import Problem, RelayoutSpec, problem_of
 from tilecopy_relayout.planner.tilings import Tiling
 from tilecopy_test_helpers.mentions import mentions
 
@@ -42,7 +42,9 @@ def row_major(shape: Any) -> tuple[int, ...]:
 def problem(shape: Any, axes: Any, elem_bytes: int) -> Problem:
     out = row_major([shape[a] for a in axes])
     by_source = dict(zip(axes, out, strict=True))
-    return problem_of(shape, row_major(shape), [by_source[n] for n in range(len(shape))], elem_bytes)[0]
+    return problem_of(
+        RelayoutSpec(tuple(shape), row_major(shape), tuple(by_source[n] for n in range(len(shape))), elem_bytes)
+    )[0]
 
 
 # ------------------------------------------------------------------------------------------------------ the choice
@@ -204,7 +206,7 @@ def problems(draw: st.DrawFn) -> Problem:
     for n in range(rank):
         what = draw(st.sampled_from(["as it is"] * 8 + ["reversed", "broadcast"]))
         src[n] *= {"as it is": 1, "reversed": -1, "broadcast": 0}[what]
-    return problem_of(extents, src, dst, draw(st.sampled_from([1, 2, 4, 8, 16])))[0]
+    return problem_of(RelayoutSpec(tuple(extents), tuple(src), tuple(dst), draw(st.sampled_from([1, 2, 4, 8, 16]))))[0]
 
 
 @pytest.mark.parametrize("share", range(4))

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tilecopy_relayout import plan_relayout
 from tilecopy_relayout.planner.candidates import candidates
-from tilecopy_relayout.planner.problem import Problem, problem_of
+from tilecopy_relayout.planner.problem import Problem, RelayoutSpec, problem_of
 from tilecopy_relayout.planner.tilings import SmemLayout, Tiling, sector_elems, smem_layout_of, thread_values_of, vector
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
@@ -55,18 +55,18 @@ def test_the_normal_form_moves_the_same_bytes(
     for dim in order:  # no two elements in one place
         dst[dim] = step * data.draw(st.sampled_from([1, 1, -1]))
         step *= extents[dim] * data.draw(st.sampled_from([1, 1, 2]))
-    problem, place = problem_of(extents, src, dst, elem_bytes, src_align=aligned[0], dst_align=aligned[1])
+    problem, starts = problem_of(RelayoutSpec(tuple(extents), src, tuple(dst), elem_bytes), *aligned)
     assert problem.size_bytes == prod(extents) * elem_bytes
     assert all(dim.src >= 0 and dim.dst >= 1 for dim in problem.dims)
     # reversed dimensions begin at their lowest source address, which is where their last element is
     own, own_src, own_dst = steps_of(problem)
     first = sum((e - 1) * -s for e, s in zip(own, own_src, strict=True) if s < 0) * problem.elem_bytes
     wanted = moved_bytes(tuple(extents), src, tuple(dst), elem_bytes)
-    found = moved_bytes(own, own_src, own_dst, problem.elem_bytes, (place.src_bytes + first, place.dst_bytes))
+    found = moved_bytes(own, own_src, own_dst, problem.elem_bytes, (starts[0] + first, starts[1]))
     assert found == wanted
     for align, given_align, start in (
-        (problem.src_align, aligned[0], place.src_bytes),
-        (problem.dst_align, aligned[1], place.dst_bytes),
+        (problem.src_align, aligned[0], starts[0]),
+        (problem.dst_align, aligned[1], starts[1]),
     ):
         assert given_align % align == 0 and start % align == 0, "the first element of the normal form is so aligned"
     for side, align in (("src", problem.src_align), ("dst", problem.dst_align)):
@@ -81,12 +81,12 @@ def test_the_normal_form_moves_the_same_bytes(
 @given(st.sampled_from([2, 4, 8, 16]), st.sampled_from([1, 2, 4]))
 def test_rows_that_stay_together_are_wide_elements(run: int, elem_bytes: int) -> None:
     assume(run * elem_bytes <= 16)
-    problem, _ = problem_of((4, 6, run), (run, 4 * run, 1), (6 * run, run, 1), elem_bytes)
+    problem, _ = problem_of(RelayoutSpec((4, 6, run), (run, 4 * run, 1), (6 * run, run, 1), elem_bytes))
     assert (problem.elem_bytes, problem.size) == (run * elem_bytes, 24)
 
 
 PROBLEMS = [
-    problem_of(extents, src, dst, elem_bytes)[0]
+    problem_of(RelayoutSpec(extents, src, dst, elem_bytes))[0]
     for extents, src, dst, elem_bytes in (
         ((96, 80), (1, 96), (80, 1), 4),
         ((33, 65), (1, 33), (65, 1), 2),
@@ -143,7 +143,7 @@ def test_the_box_lies_in_shared_memory_once_and_digits_step_through_it() -> None
 
 
 def test_boxes_that_begin_early_are_as_many_as_that_takes() -> None:
-    problem = problem_of((24, 64), (1, 24), (64, 1), 2)[0]
+    problem = problem_of(RelayoutSpec((24, 64), (1, 24), (64, 1), 2))[0]
     tiling = Tiling("shifted", (8, 32 + sector_elems(problem)), 128, (0, 1))
     assert tiling.steps(problem) == (8, 32) and tiling.counts(problem) == (3, 3)
 

@@ -342,9 +342,9 @@ class Rooms:
 def on_the_emulator(work: symmetric.PutGraph, source: int, *, captured: bool) -> None:
     work.barrier()
     for launch, first, address in work.moves:
-        planned = launch.plan(launching.align_of(source + first), launching.align_of(address))
-        views = launching._operands(planned, source + first, address)
-        planned[-1](*map(np.asarray, views), executor="emulator")
+        plan = launch.plan(launching.align_of(source + first), launching.align_of(address))
+        views = launching._operands(plan, source + first, address)
+        plan.kernel(*map(np.asarray, views), executor="emulator")
     work.barrier()
 
 

@@ -127,32 +127,18 @@ def least_total(problem: Problem, tiling: Tiling) -> float:
 
 def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, float, float]:
     """Return the factors of :class:`TilingCost` without ``accesses``."""
-    box = _box(problem, tiling.tile, tiling.kind == "shifted")
-    sectors, runs = box.followed["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
-    threads = _threads(tiling, box.nbytes) * _crowding(problem, tiling)
-    busy = sectors * runs * threads * box.edges
-    return sectors, runs, threads, box.edges, max(1.0, _tail(problem, tiling, box) / busy)
-
-
-@frozen
-class BoxCost:
-    """A frozen record of the cost of a box, independent of the number of threads.
-
-    Attributes:
-        ctas: number of boxes.
-        nbytes: bytes of a box.
-        followed: the side that consecutive CTAs follow -> the factors ``sectors`` and ``runs`` of :class:`TilingCost`.
-        edges: the factor ``edges`` of :class:`TilingCost`.
-    """
-
-    ctas: int
-    nbytes: int
-    followed: dict[Side, tuple[float, float]]
-    edges: float
+    ctas, nbytes, edges, by_side = _box(problem, tiling.tile, tiling.kind == "shifted")
+    sectors, runs = by_side["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
+    threads = _threads(tiling, nbytes) * _crowding(problem, tiling)
+    busy = sectors * runs * threads * edges
+    return sectors, runs, threads, edges, max(1.0, _tail(problem, tiling, ctas, nbytes) / busy)
 
 
 @lru_cache(maxsize=4096)
-def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> BoxCost:
+def _box(
+    problem: Problem, tile: tuple[int, ...], shifted: bool
+) -> tuple[int, int, float, dict[Side, tuple[float, float]]]:
+    """Return the number of boxes, the bytes of one, ``edges``, and ``sectors`` and ``runs`` by the side that the CTAs follow."""
     tiling = Tiling("shifted" if shifted else "direct", tile, 1, ())
     counts, steps, dims = tiling.counts(problem), tiling.steps(problem), problem.dims
     whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
@@ -166,26 +152,26 @@ def _box(problem: Problem, tile: tuple[int, ...], shifted: bool) -> BoxCost:
         outside = [getattr(d, side) for n, d in enumerate(dims) if n not in inside]
         phase = gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [elems, *outside]))
         partial[side] = 0.0 if shifted and side == "dst" else (SECTOR_BYTES - phase) / run_bytes
-    followed: dict[Side, tuple[float, float]] = {}
+    by_side: dict[Side, tuple[float, float]] = {}
     for side, facing in (SIDES, SIDES[::-1]):
         weights = PARTIAL if side == "dst" else {**PARTIAL, "dst": LEFT_PARTIAL}
         sectors = 1 + sum(weights[edge] * share for edge, share in partial.items())
         runs = 1 + LEADING_RUN_PENALTY[side] * short[side] + OTHER_RUN_PENALTY[facing] * short[facing]
-        followed[side] = sectors, runs
+        by_side[side] = sectors, runs
     edges = 1 + EXTRA * extra + EDGE * max(0.0, 1 - whole)
-    return BoxCost(prod(counts), tiling.nbytes(problem), followed, edges)
+    return prod(counts), tiling.nbytes(problem), edges, by_side
 
 
-def _tail(problem: Problem, tiling: Tiling, box: BoxCost) -> float:
+def _tail(problem: Problem, tiling: Tiling, ctas: int, nbytes: int) -> float:
     """Return the time of CTAs that are too few to hide their latency, relative to a plain copy of the same bytes."""
     resident = min(SM_THREADS // tiling.threads, SM_CTAS)
     if tiling.kind != "direct":
-        resident = max(1, min(resident, SM_SHARED_BYTES // (box.nbytes + 1024)))
-    waves = -(-box.ctas // (SMS * resident))
+        resident = max(1, min(resident, SM_SHARED_BYTES // (nbytes + 1024)))
+    waves = -(-ctas // (SMS * resident))
     if waves > FEW_WAVES:
         return 1.0
-    together = min(resident, -(-box.ctas // SMS))
-    cycles = waves * (LATENCY_CYCLES + together * box.nbytes / DRAM_BYTES_PER_CYCLE)
+    together = min(resident, -(-ctas // SMS))
+    cycles = waves * (LATENCY_CYCLES + together * nbytes / DRAM_BYTES_PER_CYCLE)
     return cycles * SMS * DRAM_BYTES_PER_CYCLE / problem.size_bytes
 
 

@@ -14,12 +14,8 @@ from tilecopy.overlap import StridedMemory
 
 from tilecopy_core.plugin import frozen, short_repr
 
-from ..arrays.devices import DevicePlacement, driver
-from .problem import DTYPES, WIDEST_BYTES, BaseOffsets, Problem
-from .tilings import Tiling
-
-Planned = tuple[Problem, BaseOffsets, Tiling, tc.BuiltKernel]
-"""A plan's normal form, its base offsets, its tiling and its kernel."""
+from ..arrays.devices import DevicePlacement
+from .problem import DTYPES, WIDEST_BYTES, RelayoutSpec
 
 
 @frozen(eq=False)
@@ -27,12 +23,12 @@ class DeviceLauncher:
     """A launcher of relayouts with one shape and strides, between the memories of the same GPUs.
 
     Attributes:
-        plan: a function that returns a plan for two alignments in bytes.
+        plan: a function that returns a :class:`~tilecopy_relayout.planner.plan.RelayoutPlan` for two alignments in bytes.
         gpus: the GPUs of the memory.
         launches: :func:`low_bits` of both addresses -> the launch of their plan and its base offsets in bytes.
     """
 
-    plan: Callable[[int, int], Planned]
+    plan: Callable[[int, int], Any]
     gpus: DevicePlacement
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
@@ -40,10 +36,10 @@ class DeviceLauncher:
         """Launch the kernel for two addresses. The first launch with a new alignment builds its kernel."""
         key = low_bits(source, destination)
         if key not in self.launches:
-            planned = self.plan(align_of(source), align_of(destination))
-            operands = _operands(planned, source, destination, gpus=self.gpus)
-            launch = planned[-1].launch_by_address(*operands, device=self.gpus.launching, executor="cuda")
-            self.launches[key] = launch, planned[1].src_bytes, planned[1].dst_bytes
+            plan = self.plan(align_of(source), align_of(destination))
+            operands = _operands(plan, source, destination, gpus=self.gpus)
+            launch = plan.kernel.launch_by_address(*operands, device=self.gpus.launching, executor="cuda")
+            self.launches[key] = launch, *plan.base_offsets
         launch, src_bytes, dst_bytes = self.launches[key]
         launch((source + src_bytes, destination + dst_bytes), stream)
 
@@ -61,27 +57,16 @@ def low_bits(source: int, destination: int) -> int:
         ) from None
 
 
-def launch_anywhere(
-    on: Callable[[DevicePlacement], DeviceLauncher], source: int, destination: int, stream: Any
-) -> None:
-    """Launch a relayout in the memory of any GPU; ``on`` is a function that returns the launcher of given GPUs."""
-    low_bits(source, destination)  # raises if one is not an address
-    device_of = driver().device_of
-    on(DevicePlacement.of(device_of(source), device_of(destination), stream))(source, destination, stream)
-
-
-def move_on_host(
-    plan: Callable[[int, int], Planned], sides: tuple[StridedMemory, StridedMemory], source: Any, destination: Any
-) -> Any:
-    """Relayout one NumPy array into another on the emulator. ``sides`` are the bytes that the plan reads and writes."""
-    _demand("source", source, sides[0])
-    _demand("destination", destination, sides[1])
+def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
+    """Relayout one NumPy array into another on the emulator; ``plan_for`` returns the plan for two alignments in bytes."""
+    for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
+        _demand(name, array, side)
     if not destination.flags.writeable:
         raise tc.RequestError("destination must be writable, got a read-only array")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
-    planned = plan(*map(align_of, addresses))
-    views = _operands(planned, *addresses, owners=(source, destination))
-    return planned[-1](*map(np.asarray, views), executor="emulator")
+    plan = plan_for(*map(align_of, addresses))
+    views = _operands(plan, *addresses, owners=(source, destination))
+    return plan.kernel(*map(np.asarray, views), executor="emulator")
 
 
 def _demand(name: str, array: Any, planned: StridedMemory) -> None:
@@ -103,13 +88,13 @@ def align_of(address: int) -> int:
 
 
 def _operands(
-    planned: Planned, src: int, dst: int, *, gpus: DevicePlacement | None = None, owners: tuple[Any, Any] = (None, None)
+    plan: Any, src: int, dst: int, *, gpus: DevicePlacement | None = None, owners: tuple[Any, Any] = (None, None)
 ) -> list[SimpleNamespace]:
     """Return the arguments of a plan's kernel, on the host or on GPUs, from the addresses of the caller's first elements."""
-    problem, base_offsets, *_ = planned
+    problem, (src_bytes, dst_bytes) = plan.problem, plan.base_offsets
     name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
     devices = (None, None) if gpus is None else (gpus.source, gpus.destination)
-    addresses = src + base_offsets.src_bytes, dst + base_offsets.dst_bytes
+    addresses = src + src_bytes, dst + dst_bytes
     steps = [dim.src for dim in problem.dims], [dim.dst for dim in problem.dims]
     operands = []
     for address, side, readonly, device, owner in zip(addresses, steps, (True, False), devices, owners, strict=True):

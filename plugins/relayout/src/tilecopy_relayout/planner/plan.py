@@ -15,13 +15,14 @@ from tilecopy.validators import checked, instance_of, optional
 from tilecopy_core.plugin import frozen, row_major, short_repr
 
 from ..arrays.devices import DevicePlacement
+from ..arrays.frameworks import driver
 from ..axes import rearrangement
 from ..validation import EXECUTOR, integers_of
 from .candidates import candidates
 from .cost import TilingCost, cost_of, least_total
 from .kernels import build
-from .launching import DeviceLauncher, Planned, launch_anywhere, move_on_host
-from .problem import WIDEST_BYTES, BaseOffsets, Problem, RelayoutSpec, problem_of
+from .launching import DeviceLauncher, low_bits, move_on_host
+from .problem import WIDEST_BYTES, Problem, RelayoutSpec, problem_of
 from .tilings import Tiling
 
 ALIGNMENTS = (1, 2, 4, 8, WIDEST_BYTES)
@@ -36,14 +37,14 @@ class RelayoutPlan:
     Attributes:
         spec: the relayout that was planned.
         problem: its normal form.
-        base_offsets: the start of the normal form, from the caller's first elements.
+        base_offsets: the bytes from the caller's first source and destination element to those of the normal form.
         tiling: the tiling with the least expected cost.
         kernel: the kernel of the tiling.
     """
 
     spec: RelayoutSpec
     problem: Problem
-    base_offsets: BaseOffsets
+    base_offsets: tuple[int, int]
     tiling: Tiling
     kernel: tc.BuiltKernel
 
@@ -96,13 +97,20 @@ class RelayoutPlan:
         Raises:
             RequestError: the executor is unknown. The function raises it for invalid addresses and arrays that are too short.
         """
-        plan = partial(_aligned, self.spec, str(self.kernel.target))
+        plan = partial(plan_of, self.spec, str(self.kernel.target))
         if executor == "emulator":
-            return lambda source, destination, _: move_on_host(plan, self.spec.sides, source, destination)
+            return lambda source, destination, _: move_on_host(plan, self.spec, source, destination)
         if gpus is not None:
             return DeviceLauncher(plan, gpus)
-        launchers = cache(partial(DeviceLauncher, plan))
-        return lambda source, destination, stream: launch_anywhere(launchers, source, destination, stream)
+        launcher_on = cache(partial(DeviceLauncher, plan))
+
+        def launch(source: int, destination: int, stream: Any) -> None:
+            low_bits(source, destination)  # raises if one is not an address
+            device_of = driver().device_of
+            gpus = DevicePlacement.of(device_of(source), device_of(destination), stream)
+            launcher_on(gpus)(source, destination, stream)
+
+        return launch
 
 
 def plan_relayout(
@@ -171,7 +179,8 @@ def plan_of(
     spec: RelayoutSpec, target: str, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
 ) -> RelayoutPlan:
     """Return the plan of a valid relayout, for addresses with these alignments in bytes."""
-    return RelayoutPlan(spec, *_aligned(spec, target, src_align, dst_align))
+    problem, base_offsets = problem_of(spec, src_align, dst_align)
+    return RelayoutPlan(spec, problem, base_offsets, *_best_kernel(problem, target))
 
 
 def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,13 +191,6 @@ def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tu
     if len(steps) != len(shape):
         raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {short_repr(given)}")
     return steps
-
-
-def _aligned(spec: RelayoutSpec, target: str, src_align: int, dst_align: int) -> Planned:
-    problem, base_offsets = problem_of(
-        spec.extents, spec.src, spec.dst, spec.elem_bytes, src_align=src_align, dst_align=dst_align
-    )
-    return (problem, base_offsets, *_best_kernel(problem, target))
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,6 @@ Elements that always move together become one wider element. Two relayouts with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd, prod
 
 import attrs
@@ -22,13 +21,9 @@ WIDEST_BYTES = 16
 
 @frozen
 class RelayoutSpec:
-    """A frozen record of a relayout as a copy between two strided arrays of the same shape.
+    """A frozen record of a relayout as a copy between two strided arrays of the same shape, without an extent of 0.
 
-    Attributes:
-        extents: the extents of the dimensions, in any order; none is 0.
-        src: the strides of the source, in elements.
-        dst: the strides of the destination, in elements.
-        elem_bytes: bytes of an element.
+    ``src`` and ``dst`` are the strides of the source and of the destination, in elements.
     """
 
     extents: tuple[int, ...]
@@ -51,13 +46,7 @@ class RelayoutSpec:
 
 @frozen
 class Dim:
-    """A frozen record of one dimension of a relayout.
-
-    Attributes:
-        extent: elements along it.
-        src: stride of the source, in elements; 0 for a broadcast.
-        dst: stride of the destination, in elements; at least 1.
-    """
+    """A frozen record of one dimension: its extent, and its strides in elements, in the source (0 for a broadcast) and in the result."""
 
     extent: int
     src: int
@@ -100,36 +89,16 @@ class Problem:
         return -min(steps)[1] if steps else len(self.dims) - 1
 
 
-@frozen
-class BaseOffsets:
-    """A frozen record of the offsets, in bytes, of the normal form's first elements from the caller's first elements."""
-
-    src_bytes: int
-    dst_bytes: int
-
-
 def problem_of(
-    extents: Sequence[int],
-    src: Sequence[int],
-    dst: Sequence[int],
-    elem_bytes: int,
-    *,
-    src_align: int = WIDEST_BYTES,
-    dst_align: int = WIDEST_BYTES,
-) -> tuple[Problem, BaseOffsets]:
-    """Return the normal form of a relayout, and its base offsets.
+    spec: RelayoutSpec, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
+) -> tuple[Problem, tuple[int, int]]:
+    """Return the normal form of a relayout between arrays whose first elements have these alignments, in bytes.
 
-    Args:
-        extents: the extents of its dimensions, in any order; none is 0.
-        src: the strides of the source, in elements.
-        dst: the strides of the destination, in elements.
-        elem_bytes: bytes of one element.
-        src_align: alignment of the caller's first source element.
-        dst_align: alignment of the caller's first destination element.
+    The second value has the offsets, in bytes, of the normal form's first source and destination element from the caller's.
     """
     src_start = dst_start = 0
     dims = []
-    for extent, s, d in zip(extents, src, dst, strict=True):
+    for extent, s, d in zip(spec.extents, spec.src, spec.dst, strict=True):
         if extent == 1:
             continue
         if d > 0:
@@ -148,15 +117,10 @@ def problem_of(
     for n in backwards:
         src_start += (fused[n].extent - 1) * fused[n].src
         fused[n] = attrs.evolve(fused[n], src=-fused[n].src)
-    base_offsets = BaseOffsets(src_start * elem_bytes, dst_start * elem_bytes)
-    problem = Problem(
-        tuple(fused) or (Dim(1, 1, 1),),
-        elem_bytes,
-        gcd(WIDEST_BYTES, src_align, base_offsets.src_bytes),
-        gcd(WIDEST_BYTES, dst_align, base_offsets.dst_bytes),
-        backwards,
-    )
-    return _widen(problem), base_offsets
+    src_bytes, dst_bytes = src_start * spec.elem_bytes, dst_start * spec.elem_bytes
+    aligned = gcd(WIDEST_BYTES, src_align, src_bytes), gcd(WIDEST_BYTES, dst_align, dst_bytes)
+    problem = Problem(tuple(fused) or (Dim(1, 1, 1),), spec.elem_bytes, *aligned, backwards)
+    return _widen(problem), (src_bytes, dst_bytes)
 
 
 def _widen(problem: Problem) -> Problem:

@@ -212,27 +212,23 @@ class _ModeAllocator:
     """An allocator of the modes of a box, from the innermost of each dimension outwards."""
 
     def __init__(self, tile: Sequence[int]) -> None:
-        self.left, self.weight, self.found = list(tile), [1] * len(tile), list[LayoutMode]()
-        self.threads = self.registers = 1
+        self.tile, self.left, self.modes = tile, list(tile), list[LayoutMode]()
+        self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
         """Add the next mode of a dimension. Return its extent: the largest divisor up to ``most`` of the extent that remains."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
-        stride = self.threads if thread else self.registers
         if extent > 1:
-            self.found.append(LayoutMode(dim, extent, self.weight[dim], stride, thread))
-        self.left[dim], self.weight[dim] = remaining // extent, self.weight[dim] * extent
-        if thread:
-            self.threads *= extent
-        else:
-            self.registers *= extent
+            self.modes.append(LayoutMode(dim, extent, self.tile[dim] // remaining, self.counts[thread], thread))
+        self.left[dim] = remaining // extent
+        self.counts[thread] *= extent
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
         """Distribute the rest of each dimension, first over the remaining threads and then over registers."""
         for dim in dims:
-            self.take(dim, threads // self.threads, thread=True)
+            self.take(dim, threads // self.counts[True], thread=True)
         for dim in dims:
             self.take(dim, self.left[dim], thread=False)
 
@@ -244,22 +240,22 @@ def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
     Eight lanes of 16 bytes access one line of 128 bytes of global memory. Four such groups are one word apart in shared
     memory, so that a warp accesses every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
     """
-    modes, elem = _ModeAllocator(tiling.tile), problem.elem_bytes
+    box, elem = _ModeAllocator(tiling.tile), problem.elem_bytes
     outwards = dims_by_stride(problem, "src" if tiling.kind in SCATTERS else "dst")
     if tiling.kind == "direct":
         run = len(tiling.tile) - 1
-        vec = modes.take(run, min(vector(problem, run, "src"), vector(problem, run, "dst")), thread=False)
-        modes.spread(outwards, tiling.threads)
-        return ThreadValueLayout(tuple(modes.found), run, vec, run, 1)
+        vec = box.take(run, min(vector(problem, run, "src"), vector(problem, run, "dst")), thread=False)
+        box.spread(outwards, tiling.threads)
+        return ThreadValueLayout(tuple(box.modes), run, vec, run, 1)
     inner: tuple[int, int] = problem.innermost, len(tiling.tile) - 1
     other, run = inner if tiling.kind == "gather" else inner[::-1]
-    vec = modes.take(run, vector(problem, run, "dst" if tiling.kind == "gather" else "src"), thread=False)
-    word = modes.take(other, _together(modes.left[other], max(1, WORD_BYTES // elem)), thread=False)
-    lanes = modes.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
-    modes.take(other, max(1, LANES // lanes), thread=True)
+    vec = box.take(run, vector(problem, run, "dst" if tiling.kind == "gather" else "src"), thread=False)
+    word = box.take(other, _together(box.left[other], max(1, WORD_BYTES // elem)), thread=False)
+    lanes = box.take(run, min(tiling.threads, max(1, LINE_BYTES // (vec * elem))), thread=True)
+    box.take(other, max(1, LANES // lanes), thread=True)
     rest = [run, *(n for n in outwards if n not in inner), other]
-    modes.spread(rest[::-1] if tiling.kind == "shifted" else rest, tiling.threads)
-    return ThreadValueLayout(tuple(modes.found), run, vec, other, word)
+    box.spread(rest[::-1] if tiling.kind == "shifted" else rest, tiling.threads)
+    return ThreadValueLayout(tuple(box.modes), run, vec, other, word)
 
 
 def _together(extent: int, word: int) -> int:
