@@ -36,6 +36,8 @@ PER = re.compile(
     r"\b(?:one|two|a piece|elements?|bytes?|instructions?|threads?|registers?|values?) a (?:thread|warp|dimension|row|lane|cta|copy|block|kernel|line|time|launch|element|tile|word)s?\b",
     re.IGNORECASE,
 )
+WORD = re.compile(r"[(\"'`]*[A-Za-z][a-z]+(?:[-'][a-z]+)*[)\"'`.,:;?!]*")
+"""A word of English, with the punctuation around it; a path, an opcode or a regular expression has other characters."""
 VERBLESS = re.compile(r"(?:Of|Those|The same|As|Its)\b")
 
 
@@ -116,15 +118,19 @@ def text_of(node: ast.expr) -> str:
 
 
 def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of every literal of four words and more that is not a docstring."""
+    """Yield the line and the text of every literal of four words and more that is not a docstring or a list of names."""
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    split = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "split"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner | bare:
+        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner | bare | split:
             text = text_of(node)
+            fixed = re.sub(r"\{.*?\}", "", text)
+            words = [word for word in fixed.split() if WORD.fullmatch(word)]
             if (
                 "\n" not in text.strip()
-                and len(re.findall(r"\b[a-z]{2,}\b", re.sub(r"\{.*?\}", "", text))) >= 4
+                and len(re.findall(r"\b[a-z]{2,}\b", fixed)) >= 4
+                and len(words) >= 3
                 and ";" != text.rstrip()[-1:]
             ):
                 yield node.lineno, text
