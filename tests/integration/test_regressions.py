@@ -776,7 +776,7 @@ def test_a_register_given_to_mapa_is_inside_the_buffer_when_the_start_is_shifted
     from tilecopy_core.plugin import PtxBuilder
 
     d = tc.Buffer((8, 128), "float16", space="shared", name="d")
-    ptx = PtxBuilder(tc.target_of("sm_90a"), 32, (d,))
+    ptx = PtxBuilder(tc.target_of("sm_90a"), 32)
     i = Symbol("i", 3, 10)
     with ptx.loop(i, 8, 3):
         assert "+-" not in str(ptx.address(d, (of_atom(i) - 3) * 128, whole=True))

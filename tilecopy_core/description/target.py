@@ -39,8 +39,6 @@ FEATURES = {
 ``swizzle_atoms`` are the swizzles of a tensor map whose atoms have 32 or 64 bytes."""
 MBARRIER_TX_LIMIT = 2**20 - 1
 """The largest transaction count of one mbarrier phase, in bytes, and its largest arrival count (PTX ISA 9.7.13.15)."""
-STATIC_SHARED_LIMIT_BYTES = 48 * 1024
-"""The most shared memory that a module may declare statically (PTX ISA; larger needs ``.extern`` and an opt-in)."""
 
 
 @frozen(repr=False, cache_hash=True)  # tables of what targets have look them up

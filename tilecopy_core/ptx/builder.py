@@ -16,7 +16,7 @@ from ..errors import PtxError, RequestError, short_repr
 from ..integers import bounds_of
 from ..integers.expr import Int, key_of, symbols_of
 from ..memory.buffers import Buffer
-from .bindings import Bindings, KernelBindings, Recipe, SharedPlan
+from .bindings import Bindings, Recipe
 from .emitter import pure_once
 from .index import IndexEmitter
 from .instructions import Needs, instruction_of, merge
@@ -36,17 +36,15 @@ def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | 
 
 
 class PtxBuilder(IndexEmitter):
-    """A builder that writes the instructions of one kernel, with ``cta_threads`` threads per CTA and ``shared`` buffers.
+    """A builder that writes the instructions of one kernel with ``cta_threads`` threads per CTA.
 
     It raises TargetError for instructions that the target does not support. ``bindings`` provide the operands of a copy that is
     not written into a kernel.
     """
 
-    def __init__(
-        self, target: Target, cta_threads: int, shared: Sequence[Buffer] = (), bindings: Bindings | None = None
-    ) -> None:
+    def __init__(self, target: Target, cta_threads: int, bindings: Bindings | None = None) -> None:
         instruction_of("ret")  # reads the table of instructions: no hook is to blame where it cannot be read
-        super().__init__(target, bindings or KernelBindings(SharedPlan.of(shared, target)))
+        super().__init__(target, bindings or Bindings())
         self.cta_threads = cta_threads
         self._started: set[Register] = set()
         self._written_once: set[Hashable] = set()
@@ -216,16 +214,11 @@ class PtxBuilder(IndexEmitter):
     def host_parameter(self, recipe: Recipe) -> Register:
         """Return the generic address of a kernel parameter that each launch computes from the arguments.
 
-        Equal recipes share one parameter. Raises PtxError if the copy is written into a function that tilecopy does not
-        launch, and TargetError if the target does not support the recipe's swizzle.
+        Equal recipes share one parameter. Raises TargetError if the target does not support the recipe's swizzle, and RequestError
+        if the copy is written into a function that cannot have the parameter.
         """
-        make: Callable[[PtxBuilder, Recipe], Register] | None = getattr(self.bindings, "host_parameter", None)
-        if make is None:
-            raise PtxError(
-                "a copy that is exported as a function must not add parameters to the kernel; use the copy in a kernel"
-            )
         self._required = merge(self._required, recipe.needs_on(self.target))
-        return make(self, recipe)
+        return self.bindings.host_parameter(self, recipe)
 
     def tensor_place(self, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
         """Return the operand ``[map, {c0, c1, ..}]`` of a tensor copy for a map's address from :meth:`host_parameter`.
@@ -264,7 +257,7 @@ class PtxBuilder(IndexEmitter):
         """
         if address.space != "shared":
             raise PtxError(f"mapa: the address must be in shared memory, got {address} in {address.space}")
-        cluster, lower = getattr(self.bindings, "cluster", None), bounds_of(rank)[0]
+        cluster, lower = self.bindings.cluster, bounds_of(rank)[0]
         if cluster is not None and lower is not None and lower >= cluster:
             raise RequestError(
                 f"rank must be less than {cluster}, the cluster size of this kernel, got {short_repr(rank)}: pass a larger cluster= to build"

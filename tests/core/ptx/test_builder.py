@@ -15,7 +15,7 @@ from tilecopy_test_helpers import demos
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import edge_of, round_trip, transposed_words
 
-from tilecopy_core.ptx import Address, Line, Needs, PtxBuilder, Register, SharedPlan, instruction_of, instructions_in
+from tilecopy_core.ptx import Address, Line, Needs, PtxBuilder, Register, instruction_of, instructions_in
 
 GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -116,7 +116,7 @@ GLOBAL = Address("global", "%rd0", 0, 16)
 
 @pytest.fixture
 def ptx() -> PtxBuilder:
-    return PtxBuilder(tc.target_of("sm_90a"), 128, [HELD])
+    return PtxBuilder(tc.target_of("sm_90a"), 128)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,6 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.instr("cp.async.bulk.wait_group", -1), (2147483647,)),
         (lambda p, a: p.element(HELD[0:2]), ("s",)),
         (lambda p, a: p.address(tc.Buffer(4, "int8", space="local", name="r")), ("r", "local")),
-        (lambda p, a: p.address(tc.Buffer(4, "int8", space="shared", name="t")), ("kernel",)),
         (lambda p, a: p.value(tc.symbol("zzz", upper=3)), ("zzz",)),
         (lambda p, a: p.instr("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", a, 16), (16,)),
         (lambda p, a: p.value(p.tid * 2**25), (32,)),
@@ -179,27 +178,6 @@ def test_a_whole_address_lies_inside_by_its_register_alone(ptx: PtxBuilder) -> N
     for offset, immediate in ((ptx.tid + 3, 12), (ptx.tid - 1, 0), (ptx.tid * -1 + 130, 0), (3, 12)):
         assert ptx.address(HELD, offset, whole=True).offset_bytes == immediate, offset
     assert ptx.address(HELD, ptx.tid - 1).offset_bytes == -4
-
-
-@pytest.mark.parametrize("large", [False, True])
-def test_shared_buffers_are_apart_and_aligned(large: bool) -> None:
-    target = tc.target_of("sm_90a")
-    sizes = ((100, 16), (7, 1024), (1 if not large else 60000, 1), (64, 128))
-    buffers = [
-        tc.Buffer(size, "uint8", space="shared", name=f"s{number}", align_bytes=align)
-        for number, (size, align) in enumerate(sizes)
-    ]
-    plan = SharedPlan.of(buffers, target)
-    ends = 0
-    for buffer, (size, align) in zip(buffers, sizes, strict=True):
-        start = plan.offsets[buffer.memory]
-        assert start >= ends and start % align == 0 and start < ends + align
-        ends = start + size
-    assert plan.size_bytes == ends and plan.dynamic == large
-    for size, dynamic in ((48 << 10, False), ((48 << 10) + 1, True), (target.shared_limit_bytes, True)):
-        assert SharedPlan.of([tc.Buffer(size, "uint8", space="shared")], target).dynamic == dynamic
-    with pytest.raises(tc.PtxError, match=mentions("shared")):
-        SharedPlan.of([tc.Buffer(target.shared_limit_bytes + 1, "uint8", space="shared")], target)
 
 
 def test_an_instruction_that_the_target_lacks_is_refused() -> None:

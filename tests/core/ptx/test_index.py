@@ -201,7 +201,7 @@ def test_a_shared_address_is_right_swizzled_or_not(
     chosen = None if swizzle is None else tc.Swizzle(*swizzle)
     buffer = tc.Buffer(8192, "float32", space="shared", name="s", storage_offset=own, align_bytes=1024)
     symbols = dict.fromkeys(SYMBOLS, "b32")
-    ptx = builder(symbols, buffer)
+    ptx = builder(symbols)
     address = ptx.address(buffer, expr, chosen, whole=whole)
     registers = run_text(lines_of(ptx), parameters(symbols, env) | {"smem_s": 1024})
     wanted = evaluate(expr, env)

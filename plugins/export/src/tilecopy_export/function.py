@@ -20,9 +20,10 @@ from tilecopy_core import Plan
 from tilecopy_core.description import Target, Version
 from tilecopy_core.errors import PtxError, RequestError, checked, instance_of
 from tilecopy_core.integers import Symbol
-from tilecopy_core.memory import Buffer, Memory
+from tilecopy_core.memory import Buffer
 from tilecopy_core.ptx import (
     AnyLine,
+    Bindings,
     Emitter,
     Label,
     Line,
@@ -183,13 +184,14 @@ class CopyFunction:
         ]
 
 
-class FunctionBindings:
+class FunctionBindings(Bindings):
     """The bindings of an exported function. They make each address, symbol and fragment an argument."""
 
     mark = MARK
     inlined = True
 
     def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
+        super().__init__()
         self._arguments: dict[Key, Argument] = {}
         for argument in arguments:
             if isinstance(argument, BufferArgument):
@@ -197,7 +199,6 @@ class FunctionBindings:
             else:
                 key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
                 self._arguments[key] = argument
-        self._fragments: dict[Memory, list[Register]] = {}
         self._names = {argument.name for argument in arguments}
         self.made: dict[TensorMap, BufferArgument] = {}
         self.inputs: list[RegisterMove] = []

@@ -11,10 +11,11 @@ from tilecopy_core.description import Version
 from tilecopy_core.errors import checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, fits, of_atom
 from tilecopy_core.memory import check_identifier
-from tilecopy_core.ptx import POOL, KernelBindings, Needs, PtxBuilder, Recipe, SharedPlan, merge
+from tilecopy_core.ptx import Needs, PtxBuilder, Recipe, merge
 
 from .emission_checks import emit_checked
 from .expression_text import symbols_in_order
+from .shared_memory import POOL, KernelBindings, SharedPlan
 
 _SMALL_PARAMETERS_BYTES, _PARAMETERS_BYTES, _LARGE_PARAMETERS = 4_352, 32_764, Needs(version=(8, 1))
 """The most bytes of a kernel's parameters on any target, and with the version that allows more (PTX ISA, kernel parameters)."""
@@ -162,7 +163,7 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
         parameters[key] = (what.name, "u64" if what.space == "global" else "")
     shared = SharedPlan.of(memories, request.target)
     scalars = {key: parameter for key, parameter in parameters.items() if isinstance(key, Symbol)}
-    bindings = KernelBindings(shared, scalars, cluster=request.cluster)
+    bindings = KernelBindings(scalars, request.cluster, shared=shared)
     ptx = PtxBuilder(request.target, request.active.cta_threads or request.scope.threads, bindings=bindings)
     emit_checked(plan, ptx, registry)
     computed = [parameter_text(recipe, called) for recipe, called in bindings.host_parameters.items()]

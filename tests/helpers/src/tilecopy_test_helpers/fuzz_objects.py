@@ -29,7 +29,7 @@ class Objects:
 
 
 def _ptx_builder(w: Objects) -> plugin.PtxBuilder:
-    ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64, [w.s, w.words, w.mbar.buffer])
+    ptx = plugin.PtxBuilder(tc.target_of(TARGET), 64)
     ptx.bind(next(iter(w.m.symbols)), ptx.reg("b32"))
     return ptx
 

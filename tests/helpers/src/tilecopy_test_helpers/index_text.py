@@ -8,7 +8,7 @@ import tilecopy as tc
 
 from tilecopy_core.integers import Symbol
 from tilecopy_core.plugin import PtxBuilder
-from tilecopy_core.ptx import KernelBindings, SharedPlan
+from tilecopy_core.ptx import Bindings
 
 BASE = 1 << 44
 
@@ -67,11 +67,10 @@ def run_text(lines: list[str], given_values: dict[str, int]) -> dict[str, int]:
     return registers
 
 
-def builder(symbols: dict[Symbol, str], *buffers: tc.Buffer) -> PtxBuilder:
+def builder(symbols: dict[Symbol, str]) -> PtxBuilder:
     """A builder whose symbols are parameters of 32 or 64 bits."""
-    shared = SharedPlan.of([b for b in buffers if b.space == "shared"], tc.target_of("sm_90a"))
     names = {found: (f"p{number}", type) for number, (found, type) in enumerate(symbols.items())}
-    return PtxBuilder(tc.target_of("sm_90a"), 32, bindings=KernelBindings(shared, names))
+    return PtxBuilder(tc.target_of("sm_90a"), 32, bindings=Bindings(names))
 
 
 def lines_of(ptx: PtxBuilder) -> list[str]:

@@ -15,7 +15,7 @@ from tilecopy_core.errors import PluginError, TilecopyError, checked, frozen, in
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
-from tilecopy_core.ptx import STEM, TYPE_BITS, KernelBindings, PtxBuilder, Recipe, Register, SharedPlan, Written
+from tilecopy_core.ptx import STEM, TYPE_BITS, Bindings, PtxBuilder, Recipe, Register
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 
@@ -171,7 +171,7 @@ def _with_address(region: Region) -> Region:
     return attrs.evolve(region, buffer=attrs.evolve(buffer, allocated_addr=holder))
 
 
-class _CountedBindings(KernelBindings):
+class _CountedBindings(Bindings):
     """The bindings of a copy whose cost is counted, in which each operand has a value.
 
     Attributes:
@@ -181,7 +181,7 @@ class _CountedBindings(KernelBindings):
     """
 
     def __init__(self, request: CopyRequest) -> None:
-        super().__init__(SharedPlan.of([], request.target))
+        super().__init__()
         self.symbols = _assume_values(request)
         scope, mask = request.scope, request.active.mask
         first = mask.index(True) if mask is not None and True in mask else 0
@@ -204,17 +204,13 @@ class _CountedBindings(KernelBindings):
         return register
 
     def shared_base(self, emitter: Any, buffer: Buffer) -> Register:
-        block = emitter.blocks[0]
-        register: Register = block.once(
-            ("variable", buffer.memory),
-            lambda: emitter.pure(block, "mov.u32", "b32", Written(f"smem_{buffer.name}")),
-        )
+        register = super().shared_base(emitter, buffer)
         self.known[register.name] = self._base(buffer, SHARED_STEP_BYTES)
         return register
 
     def symbol(self, emitter: Any, found: Symbol) -> Register:
         if not found.register:
-            self._scalars.setdefault(found, (found.name, "b32" if fits(of_atom(found), 32) else "b64"))
+            self.scalars.setdefault(found, (found.name, "b32" if fits(of_atom(found), 32) else "b64"))
         register = super().symbol(emitter, found)
         if not found.register:
             self.known[register.name] = self.symbols.setdefault(found, _one(found))

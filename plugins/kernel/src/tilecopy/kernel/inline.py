@@ -17,7 +17,6 @@ from tilecopy_core.ptx import (
     Line,
     PtxBuilder,
     Register,
-    SharedPlan,
     declared_in,
     instruction_of,
     names_in,
@@ -26,6 +25,7 @@ from tilecopy_core.ptx import (
 from tilecopy_core.registry import LOCK
 
 from ..emission_checks import is_special
+from ..shared_memory import KernelBindings
 from .conversion import emit
 from .nearest_opcode import nearest_opcode
 from .statements import words_of
@@ -93,8 +93,8 @@ class InlineText:
         Raises:
             RequestError: the text uses the variable of a shared buffer, but the buffers are in dynamic memory and have no variables.
         """
-        shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
-        if self.variables and shared is not None and shared.dynamic:
+        bindings = ptx.bindings
+        if self.variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(
                 f"inline_ptx: {', '.join(self.variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
                 "have no variables: pass k.address(element)"

@@ -12,10 +12,11 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import KernelBindings, Line, PtxBuilder, SharedPlan
+from tilecopy_core.ptx import Line, PtxBuilder
 from tilecopy_core.registry import Registry, default_registry
 
 from ..module_text import ParameterText, module_text, parameter_text
+from ..shared_memory import KernelBindings, SharedPlan
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
@@ -69,7 +70,7 @@ def lower_kernel(
     shared = SharedPlan.of(described.shared, chosen)
     scalars = {symbol: (p.name, p.type) for symbol, p in described.scalars.items()}
     cluster_ctas = prod(cluster3 or ())
-    bindings = KernelBindings(shared, scalars, cluster=cluster_ctas)
+    bindings = KernelBindings(scalars, cluster_ctas, shared=shared)
     ptx = PtxBuilder(chosen, described.threads, bindings=bindings)
     for dim, count in zip("xyz", grid3 or (), strict=False):
         most = bounds_of(count)[1]
