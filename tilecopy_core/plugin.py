@@ -11,13 +11,8 @@ from typing import NoReturn
 
 from .description.predicate_checks import (
     Check,
-    divides_threads,
     first_failure,
-    fits_one_phase,
-    mbarrier_of,
     no_replica,
-    one_mbarrier,
-    relaxed_to_global,
     scope_in,
     valid_copy,
     whole_byte_elements,
@@ -25,7 +20,6 @@ from .description.predicate_checks import (
 )
 from .description.request import (
     COMPLETIONS,
-    RELAXED,
     Accept,
     CopyRequest,
     Decline,
@@ -34,7 +28,7 @@ from .description.request import (
     Verdict,
     check_request,
 )
-from .description.scope import ActiveThreads, Scope, axis_index, by_thread
+from .description.scope import ActiveThreads, Scope, by_thread
 from .description.target import Target
 from .errors import short_repr
 from .errors.attrs_classes import frozen
@@ -54,14 +48,13 @@ from .registry.renamed import RENAMED, needed_change
 # In the order of the table in docs/plugins.md.
 __all__ = ["COMPLETIONS", "Accept", "CopyRequest", "Decline", "Option", "Variant", "Verdict"]
 __all__ += ["LOCK", "VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
-__all__ += ["Check", "divides_threads", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
-__all__ += ["RELAXED", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
+__all__ += ["Check", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "m", "row_major", "swizzle"]
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple"]
 __all__ += ["key_of", "structural_equal", "substitute", "symbols_of"]
-__all__ += ["ActiveThreads", "Scope", "axis_index", "by_thread"]
+__all__ += ["ActiveThreads", "Scope", "by_thread"]
 __all__ += ["Pair", "fuse_pairs", "frozen", "short_repr"]
 __all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked_access"]
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..errors import did_you_mean, short_repr
-from ..memory.buffers import Buffer, Region
 from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
 from .subbyte_elements import why_not_in_bytes
-from .target import MBARRIER_TX_LIMIT
 
 Check = Callable[[CopyRequest], str | None]
 
@@ -134,40 +132,4 @@ def no_replica(request: CopyRequest) -> str | None:
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if region.buffer.layout.replica:
             return f"{operand} {region.buffer.name} must not have replicas, got {list(region.buffer.layout.replica)}"
-    return None
-
-
-def relaxed_to_global(request: CopyRequest) -> str | None:
-    """Check that option ``relaxed`` is given only for stores to global memory."""
-    if request.relaxed and request.dst.buffer.space != "global":
-        return f"option relaxed needs a destination in global memory, but {request.dst} is in {request.dst.buffer.space} memory"
-    return None
-
-
-def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the region of option ``mbar`` (the first element of a buffer), or None if the option is not given."""
-    mbar = request.options.get("mbar")
-    return mbar[0] if isinstance(mbar, Buffer) else mbar
-
-
-def one_mbarrier(request: CopyRequest) -> str | None:
-    """Check that option ``mbar``, if given, is one mbarrier in shared memory."""
-    mbar = mbarrier_of(request)
-    if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
-        return f"option mbar must be one mbarrier in shared memory, such as mbar[0], got {mbar!r}"
-    return None
-
-
-def fits_one_phase(request: CopyRequest) -> str | None:
-    """Check that one phase of an mbarrier can count all bytes of the copy."""
-    if request.src.nbytes > MBARRIER_TX_LIMIT:
-        return f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes, but the copy has {request.src.nbytes}"
-    return None
-
-
-def divides_threads(request: CopyRequest) -> str | None:
-    """Check that the element count is a multiple of the scope's thread count."""
-    count, threads = request.dst.size, request.scope.threads
-    if count % threads:
-        return f"the {count} elements must be divisible by the {threads} threads of the {request.scope.kind}"
     return None

@@ -173,16 +173,6 @@ class Option:
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
 
 
-RELAXED = Option(
-    "relaxed",
-    (bool,),
-    "True if other CTAs may write the same values to the same elements of global memory (stores are then st.relaxed.gpu)",
-    default=False,
-)
-"""For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
-those (PTX ISA, memory consistency model: morally strong operations)."""
-
-
 @frozen
 class Variant:
     """A frozen record of what a variant does and needs: the attribute ``variant`` of a plugin.
@@ -421,8 +411,8 @@ class CopyRequest:
 
     @property
     def relaxed(self) -> bool:
-        """True if other CTAs may store to the same elements (option :data:`RELAXED`)."""
-        return self.options.get(RELAXED.name) is True
+        """True if other CTAs may store to the same elements (option ``relaxed``)."""
+        return self.options.get("relaxed") is True
 
     def side_in(self, space: str) -> Region:
         """Return the operand in a memory space, or the destination if both operands are in that space."""

@@ -12,7 +12,6 @@ from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
 from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
 from ..integers.expr import evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
-from ..layout import Axis
 
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
@@ -71,15 +70,6 @@ def tid_symbol(cta_threads: int | None) -> Int:
     """Return the thread's index in its CTA, bounded by the CTA's size, or by the limit of 1024 if ``cta_threads`` is None."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
-
-
-def axis_index(axis: Axis, tid: Int) -> Int:
-    """Return the index of a thread along an axis. Raises RequestError if the axis does not count threads or warps of a CTA."""
-    if axis.kind != "thread" or axis.finer not in _SIZES:
-        raise RequestError(f"axis_index: the axis must count threads or warps of a CTA, got {axis}")
-    threads = _SIZES[axis.finer]
-    place = tid // threads
-    return place % (_SIZES[axis.coarser] // threads) if axis.coarser in _SIZES else place
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:

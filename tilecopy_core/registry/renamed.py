@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _MOVED = {
-    "tilecopy_partitions": "ChunkPartition Digit Guard HostBytes Masks Run Side TensorMap VectorPartition WIDTHS_BITS batches by_descending_stride "
-    "digits_of guards_of mma_fragment orders_of refine synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
+    "tilecopy_partitions": "ChunkPartition Digit Guard HostBytes Masks RELAXED Run Side TensorMap VectorPartition WIDTHS_BITS axis_index batches "
+    "by_descending_stride digits_of divides_threads fits_one_phase guards_of mbarrier_of mma_fragment one_mbarrier orders_of refine "
+    "relaxed_to_global synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
     "tilecopy_core.errors": "FLAG TEXT checked instance_of integer integer_in one_of optional tuple_of",
 }
 RENAMED: Mapping[str, str] = MappingProxyType(
@@ -30,7 +31,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "is_int": "tilecopy_core.plugin.is_int_like",
         "masked": "tilecopy_core.plugin.masked_access",
         "fuse": "tilecopy_core.plugin.fuse_pairs, on tuples of one iter",
-        "MBARRIER_TX_LIMIT": "the check tilecopy_core.plugin.fits_one_phase",
+        "MBARRIER_TX_LIMIT": "the check tilecopy_partitions.fits_one_phase",
         "Kind": "tilecopy_core.errors.Validator",
         "shown": "tilecopy_core.plugin.short_repr",
         "same": "tilecopy_core.plugin.structural_equal",

@@ -14,12 +14,9 @@ from tilecopy_core.plugin import (
     Variant,
     Verdict,
     first_failure,
-    fits_one_phase,
     frozen,
     hookimpl,
-    mbarrier_of,
     no_replica,
-    one_mbarrier,
     valid_copy,
     whole_byte_elements,
 )
@@ -28,6 +25,9 @@ from tilecopy_partitions import (
     SideAddresses,
     VectorPartition,
     emit_chunks,
+    fits_one_phase,
+    mbarrier_of,
+    one_mbarrier,
     partition_chunks,
     round_indices,
 )

@@ -19,15 +19,20 @@ from tilecopy_core.plugin import (
     Verdict,
     bounds_of,
     first_failure,
-    fits_one_phase,
     hookimpl,
-    mbarrier_of,
     no_replica,
-    one_mbarrier,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, SideAddresses, partition_chunks, round_indices
+from tilecopy_partitions import (
+    ChunkPartition,
+    SideAddresses,
+    fits_one_phase,
+    mbarrier_of,
+    one_mbarrier,
+    partition_chunks,
+    round_indices,
+)
 
 PAIRS = (("shared", "shared"),)
 LEAST_CLUSTER, MAX_CLUSTER = 2, 16

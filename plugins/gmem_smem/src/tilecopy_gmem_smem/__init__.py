@@ -8,22 +8,27 @@ vector store per thread, through registers.
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
-    RELAXED,
     CopyRequest,
     Decline,
     PtxBuilder,
     Variant,
     Verdict,
-    divides_threads,
     first_failure,
     hookimpl,
     no_replica,
-    relaxed_to_global,
     scope_in,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, emit_through_registers, emit_with_edges, synthesize
+from tilecopy_partitions import (
+    RELAXED,
+    VectorPartition,
+    divides_threads,
+    emit_through_registers,
+    emit_with_edges,
+    relaxed_to_global,
+    synthesize,
+)
 
 PAIRS = (("global", "shared"), ("shared", "global"))
 

@@ -12,7 +12,6 @@ from tilecopy_core.plugin import (
     PtxBuilder,
     Variant,
     Verdict,
-    divides_threads,
     first_failure,
     hookimpl,
     no_replica,
@@ -20,7 +19,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, emit_cp_async, emit_with_edges, synthesize
+from tilecopy_partitions import VectorPartition, divides_threads, emit_cp_async, emit_with_edges, synthesize
 
 PAIRS = (("global", "shared"),)
 WIDTHS_BITS = (128, 64, 32)

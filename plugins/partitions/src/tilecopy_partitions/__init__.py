@@ -9,6 +9,7 @@ from .chunk_partition import ChunkPartition, emit_chunks, partition_chunks
 from .edge_predicates import all_of, opposite, range_predicate
 from .fragment_owners import (
     Digit,
+    axis_index,
     by_owners,
     digits_of,
     fragment_and_memory,
@@ -20,6 +21,7 @@ from .fragment_owners import (
 )
 from .fragments import mma_fragment, tile_fragment
 from .host_parameters import HostBytes, TensorMap
+from .predicate_checks import RELAXED, divides_threads, fits_one_phase, mbarrier_of, one_mbarrier, relaxed_to_global
 from .round_loop import (
     AddressBase,
     Masks,
@@ -55,6 +57,7 @@ __all__ += ["branch_on_edges", "range_predicate", "all_of", "opposite"]
 __all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_indices", "emit_through_registers"]
 __all__ += [
     "Digit",
+    "axis_index",
     "digits_of",
     "fragment_and_memory",
     "owned_fragment",
@@ -68,3 +71,4 @@ __all__ += [
 ]
 __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]
 __all__ += ["TensorMap", "HostBytes"]
+__all__ += ["RELAXED", "divides_threads", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]

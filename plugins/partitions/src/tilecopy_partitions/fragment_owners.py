@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core import wgid
+from tilecopy_core import RequestError, thread, warp, warpgroup, wgid
 from tilecopy_core.integers import constant_of
 from tilecopy_core.plugin import (
     Axis,
@@ -27,7 +27,6 @@ from tilecopy_core.plugin import (
     Region,
     Scope,
     TileLayout,
-    axis_index,
     bounds_of,
     by_thread,
     frozen,
@@ -43,6 +42,16 @@ _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
 
 _THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
+_THREADS = {scope.kind: scope.threads for scope in (thread(), warp(), warpgroup())}
+
+
+def axis_index(axis: Axis, tid: Int) -> Int:
+    """Return the index of a thread along an axis. Raises RequestError if the axis does not count threads or warps of a CTA."""
+    if axis.kind != "thread" or axis.finer not in _THREADS:
+        raise RequestError(f"axis_index: the axis must count threads or warps of a CTA, got {axis}")
+    threads = _THREADS[axis.finer]
+    place = tid // threads
+    return place % (_THREADS[axis.coarser] // threads) if axis.coarser in _THREADS else place
 
 
 @frozen

@@ -8,7 +8,6 @@ side allow.
 from __future__ import annotations
 
 from tilecopy_core.plugin import (
-    RELAXED,
     CopyRequest,
     Decline,
     PtxBuilder,
@@ -16,12 +15,11 @@ from tilecopy_core.plugin import (
     Verdict,
     first_failure,
     hookimpl,
-    relaxed_to_global,
     scope_in,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import owned_fragment
+from tilecopy_partitions import RELAXED, owned_fragment, relaxed_to_global
 
 from .emission import emit
 from .partition import FragmentPartition, clip_to_fragment, fragment_inside, fragment_partition, sliced_other

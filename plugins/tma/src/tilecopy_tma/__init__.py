@@ -19,15 +19,12 @@ from tilecopy_core.plugin import (
     Verdict,
     bounds_of,
     first_failure,
-    fits_one_phase,
     hookimpl,
-    mbarrier_of,
     no_replica,
-    one_mbarrier,
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, round_indices
+from tilecopy_partitions import SideAddresses, fits_one_phase, mbarrier_of, one_mbarrier, round_indices
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
