@@ -14,13 +14,13 @@ from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
 from ..errors import PtxError, RequestError, short_repr
 from ..integers import bounds_of
-from ..integers.expr import Int, key_of, symbols_of
+from ..integers.expr import Int, key_of
 from ..memory.buffers import Buffer
 from .bindings import Bindings, Recipe
 from .emitter import pure_once
 from .index import IndexEmitter
 from .instructions import Needs, instruction_of, merge
-from .operands import Access, Address, Register, TensorPlace, Vector, vector_of
+from .operands import Access, Address, Register, Vector, vector_of
 
 Registers: TypeAlias = Sequence[Register]
 
@@ -220,35 +220,7 @@ class PtxBuilder(IndexEmitter):
         self._required = merge(self._required, recipe.needs_on(self.target))
         return self.bindings.host_parameter(self, recipe)
 
-    def tensor_place(self, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
-        """Return the operand ``[map, {c0, c1, ..}]`` of a tensor copy for a map's address from :meth:`host_parameter`.
-
-        The coordinates are those of the box's first element, innermost first; each must fit in 32 bits when the kernel runs.
-        With ``clamp``, a larger coordinate is clamped to 32 bits, where no array has an element.
-        """
-        return TensorPlace(
-            map, tuple(self._word(value, "cvt.sat.s32.s64" if clamp else "cvt.u32.u64") for value in coordinates)
-        )
-
-    def _word(self, value: Int, opcode: str) -> Register | int:
-        if isinstance(value, int) or self._fits(value):
-            return self.operand(value)
-        block = self.home(symbols_of(value))
-        return pure_once(self, block, (opcode, key_of(value)), opcode, "b32", self.value(value, 64))
-
     # ------------------------------------------------------------------------------------------- asynchronous copies
-
-    def cp_async(
-        self, destination: Address, source: Access | Address, nbytes: int, *, ignore: Register | None = None
-    ) -> None:
-        """Write ``cp.async`` of 4, 8 (``.ca``) or 16 bytes (``.cg``) from global to shared memory, under the source's predicate.
-
-        Threads whose predicate ``ignore`` is true read nothing and write zeros (``.version`` 7.5).
-        """
-        address, predicate, _ = _parts_of(source)
-        opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
-        ignored = () if ignore is None else (ignore,)
-        self.instr(opcode, destination, address, nbytes, *ignored, guard=predicate)
 
     def mapa(self, address: Address, rank: Int) -> Address:
         """Return a shared address mapped to CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
@@ -282,8 +254,3 @@ class PtxBuilder(IndexEmitter):
         instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets use ``shared::cluster``.
         """
         return "shared::cta" if self.target.arch >= 120 else "shared::cluster"
-
-    def bulk_copy_to_cluster(self, destination: Address, source: Address, nbytes: int, barrier: Address) -> None:
-        """Write ``cp.async.bulk`` to another CTA's shared memory. The copy completes on an mbarrier of that CTA."""
-        operation = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
-        self.instr(operation, destination, source, nbytes, barrier)

@@ -57,13 +57,13 @@ class IndexEmitter(Emitter):
 
     # ------------------------------------------------------------------------------------------- values
 
-    def _fits(self, value: Int) -> bool:
+    def fits(self, value: Int) -> bool:
         """Return whether a value is proved to fit in 32 bits in this kernel."""
         return fits(value, 32) or (bool(self.tighter) and fits(substitute(value, self.tighter), 32))
 
     def value(self, value: Int, bits: int = 32) -> Register:
         """Return a register of 32 or 64 ``bits`` that holds an integer. Raises PtxError if a 32-bit register may be too small."""
-        if bits == 32 and not self._fits(value):
+        if bits == 32 and not self.fits(value):
             raise PtxError(
                 f"the value {short_repr(value)} must fit in 32 bits, but its bounds are {short_repr(bounds_of(value))}: declare closer "
                 "bounds of its scalars (lower=, upper=)"
@@ -122,7 +122,7 @@ class IndexEmitter(Emitter):
 
     def _width(self, atom: Atom) -> int:
         """Return the width, 32 or 64 bits, in which an operation and its operands fit."""
-        return 32 if all(map(self._fits, (*atom.operands, of_atom(atom)))) else 64
+        return 32 if all(map(self.fits, (*atom.operands, of_atom(atom)))) else 64
 
     def _one_instruction(self, block: Block, atom: Atom) -> Register:
         bits, opcode = self._width(atom), OPERATIONS[atom.op].instruction
@@ -130,7 +130,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, f"{opcode}{bits}", f"b{bits}", left, right)
 
     def _product(self, block: Block, atom: Atom) -> Register:
-        if self._width(atom) == 32 or not all(map(self._fits, atom.operands)):
+        if self._width(atom) == 32 or not all(map(self.fits, atom.operands)):
             return self._one_instruction(block, atom)
         lowest = min(-1 if (low := bounds_of(factor)[0]) is None else low for factor in atom.operands)
         left, right = map(self.value, atom.operands)
@@ -301,7 +301,7 @@ class IndexEmitter(Emitter):
 
     def _compare(self, condition: Condition) -> Register:
         left, right = map(self.exact, (condition.left, condition.right))
-        bits = 32 if self._fits(left) and self._fits(right) else 64
+        bits = 32 if self.fits(left) and self.fits(right) else 64
         result = self.reg("pred")
         against = self.operand(right, bits)
         self.instr(f"setp.{SETP[condition.op]}.s{bits}", result, self.value(left, bits), against)
@@ -337,7 +337,7 @@ class IndexEmitter(Emitter):
         """Open a loop of ``count`` iterations, ``index`` from ``start`` up. With ``unroll`` the assembler may unroll it (PTX ISA, "nounroll")."""
         stop = start + count
         edges = [self.exact(start), self.exact(stop)]
-        bits = 32 if all(map(self._fits, edges)) else 64
+        bits = 32 if all(map(self.fits, edges)) else 64
         counter = self.reg(f"b{bits}")
         self.instr(f"mov.b{bits}", counter, self.operand(start, bits))
         head, end = self.new_label("loop"), self.new_label("endloop")

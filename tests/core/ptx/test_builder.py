@@ -109,6 +109,8 @@ def test_version_and_target_are_as_low_as_the_instructions_allow(make: Any, vers
 HELD = tc.Buffer(64, "float32", space="shared", name="s", align_bytes=16)
 
 
+CP_ASYNC = "cp.async.cg.shared.global"
+TO_CLUSTER = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
 LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 GLOBAL = Address("global", "%rd0", 0, 16)
@@ -130,18 +132,15 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.load(a, 256), ("sm_100",)),
         (lambda p, a: p.reg("b128"), ("b128",)),
         (lambda p, a: p.instr("bra", "L", guard=p.reg("b32")), ("bra", "guard")),
-        (lambda p, a: p.cp_async(a, a, 16), ("global", "shared")),
-        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 16), 2), (4, 8, 16)),
-        (lambda p, a: p.cp_async(a, Address("global", "%rd0", 0, 8), 16), (8, 16)),
+        (lambda p, a: p.instr(CP_ASYNC, a, a, 16), ("global", "shared")),
+        (lambda p, a: p.instr(CP_ASYNC, a, GLOBAL, 2), (4, 8, 16)),
+        (lambda p, a: p.instr(CP_ASYNC, a, GLOBAL + 8, 16), (8, 16)),
         (lambda p, a: p.instr("bar.sync", 16), (15, 16)),
         (lambda p, a: p.instr("bar.sync", 1, 40), (32,)),
         (lambda p, a: p.instr("mbarrier.init.shared.b64", a, 0), (1048575,)),
         (lambda p, a: p.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", a, 2**20), (1048575, 1048576)),
-        (lambda p, a: p.bulk_copy_to_cluster(p.mapa(a, 1), a, 24, p.mapa(a, 1)), (16, 24)),
-        (
-            lambda p, a: p.bulk_copy_to_cluster(a, a, 16, a),
-            ("shared::cluster",),
-        ),
+        (lambda p, a: p.instr(TO_CLUSTER, p.mapa(a, 1), a, 24, p.mapa(a, 1)), (16, 24)),
+        (lambda p, a: p.instr(TO_CLUSTER, a, a, 16, a), ("shared::cluster",)),
         (lambda p, a: p.instr(LOAD, a, GLOBAL, 24, a), (16, 24)),
         (lambda p, a: p.instr(LOAD, a, a, 16, a), ("global", "shared")),
         (lambda p, a: p.instr(LOAD, a + 8, GLOBAL, 16, a), (8, 16)),

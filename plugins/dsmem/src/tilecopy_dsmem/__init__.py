@@ -36,6 +36,7 @@ from tilecopy_partitions import (
 
 PAIRS = (("shared", "shared"),)
 LEAST_CLUSTER, MAX_CLUSTER = 2, 16
+COPY = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
 
 variant = Variant(
     name="dsmem",
@@ -125,4 +126,4 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     src, dst = SideAddresses(ptx, rounds.src, rounds, 0), SideAddresses(ptx, rounds.dst, rounds, 0, whole=True)
     for turn in round_indices(ptx, rounds.outer):
         remote = ptx.mapa(dst.address(turn), rank)
-        ptx.bulk_copy_to_cluster(remote, src.address(turn), partition.chunk_bytes, barrier)
+        ptx.instr(COPY, remote, src.address(turn), partition.chunk_bytes, barrier)

@@ -20,7 +20,7 @@ from .fragment_owners import (
     why_no_owners,
 )
 from .fragments import mma_fragment, tile_fragment
-from .host_parameters import HostBytes, TensorMap
+from .host_parameters import HostBytes, TensorMap, tensor_place
 from .predicate_checks import RELAXED, divides_threads, fits_one_phase, mbarrier_of, one_mbarrier, relaxed_to_global
 from .round_loop import (
     AddressBase,
@@ -70,5 +70,5 @@ __all__ += [
     "tile_fragment",
 ]
 __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]
-__all__ += ["TensorMap", "HostBytes"]
+__all__ += ["TensorMap", "tensor_place", "HostBytes"]
 __all__ += ["RELAXED", "divides_threads", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]

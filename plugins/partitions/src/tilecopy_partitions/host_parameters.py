@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from tilecopy_core.description import Target
 from tilecopy_core.errors import PtxError, TargetError, frozen, short_repr
-from tilecopy_core.integers import Int, key_of
+from tilecopy_core.integers import Int, key_of, symbols_of
 from tilecopy_core.memory import Buffer
-from tilecopy_core.ptx import Needs
+from tilecopy_core.ptx import Needs, PtxBuilder, Register, TensorPlace, pure_once
 
 _SM_90, _SM_100 = Needs(90, (8, 0)), Needs(100, (8, 6))
 SWIZZLES = dict.fromkeys(("none", "32B", "64B", "128B"), _SM_90) | dict.fromkeys(
@@ -86,6 +86,24 @@ class TensorMap:
             )
         if self.element_strides and len(self.element_strides) != rank:
             raise PtxError(f"{what}: element_strides must have {rank} values, got {short_repr(self.element_strides)}")
+
+
+def tensor_place(ptx: PtxBuilder, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
+    """Return the operand ``[map, {c0, c1, ..}]`` of a tensor copy for a map's address from :meth:`.PtxBuilder.host_parameter`.
+
+    The coordinates are those of the box's first element, innermost first; each must fit in 32 bits when the kernel runs.
+    With ``clamp``, a larger coordinate is clamped to 32 bits, where no array has an element.
+    """
+    return TensorPlace(
+        map, tuple(_word(ptx, value, "cvt.sat.s32.s64" if clamp else "cvt.u32.u64") for value in coordinates)
+    )
+
+
+def _word(ptx: PtxBuilder, value: Int, opcode: str) -> Register | int:
+    if isinstance(value, int) or ptx.fits(value):
+        return ptx.operand(value)
+    block = ptx.home(symbols_of(value))
+    return pure_once(ptx, block, (opcode, key_of(value)), opcode, "b32", ptx.value(value, 64))
 
 
 @frozen

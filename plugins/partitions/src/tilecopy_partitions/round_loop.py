@@ -185,16 +185,24 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
             continue
         address = dst.address(turn)
         if outside is not None and outside.is_zero and isinstance(read, Register):
-            ptx.cp_async(address, masked_access(src.address(turn), write), nbytes, ignore=opposite(ptx, read))
+            _cp_async(ptx, address, src.address(turn), nbytes, write, opposite(ptx, read))
             continue
         both = all_of(ptx, [read, write])
         if both is not False:
-            ptx.cp_async(address, masked_access(src.address(turn), both), nbytes)
+            _cp_async(ptx, address, src.address(turn), nbytes, both)
         if fill is not None and read is not True:
             outside_source = all_of(ptx, [opposite(ptx, read), write])
             ptx.store(masked_access(address, outside_source), nbytes * 8, ptx.constant(fill, nbytes * 8))
     if partition.tail is not None:
         emit_cp_async(ptx, request, partition.tail)
+
+
+def _cp_async(
+    ptx: PtxBuilder, dst: Address, src: Address, nbytes: int, mask: Register | bool, *ignore: Register
+) -> None:
+    """Write ``cp.async`` in the threads of a mask; threads whose predicate ``ignore`` is true read nothing and write zeros (PTX ISA 7.5)."""
+    opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
+    ptx.instr(opcode, dst, src, nbytes, *ignore, guard=mask if isinstance(mask, Register) else None)
 
 
 class AddressBase:

@@ -24,7 +24,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, fits_one_phase, mbarrier_of, one_mbarrier, round_indices
+from tilecopy_partitions import SideAddresses, fits_one_phase, mbarrier_of, one_mbarrier, round_indices, tensor_place
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -112,7 +112,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     dst = SideAddresses(ptx, partition.rounds.dst, partition.rounds, 0)
     for turn in round_indices(ptx, partition.rounds.outer):
         to = dst.address(turn)
-        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
+        place = tensor_place(ptx, map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
         ptx.instr(opcode, to, place, barrier, *masked)
 
 

@@ -17,7 +17,7 @@ from tilecopy_core.plugin import (
     valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, round_indices
+from tilecopy_partitions import SideAddresses, round_indices, tensor_place
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition
@@ -77,5 +77,5 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))
     for turn in round_indices(ptx, partition.rounds.outer):
-        place = ptx.tensor_place(map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
+        place = tensor_place(ptx, map, partition.coordinates(turn), clamp=request.may_exceed_bounds)
         ptx.instr(opcode, place, src.address(turn))

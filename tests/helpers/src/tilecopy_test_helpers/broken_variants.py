@@ -389,12 +389,12 @@ def answers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> Any:
     raise KeyError("done")
 
 
-def half_of_cp_async(ptx: Any, dst: Any, src: Any, nbytes: int, **more: Any) -> None:
-    ptx.cp_async(dst, src, nbytes // 2 if nbytes > 4 else nbytes, **more)
+def half_of_cp_async(ptx: Any, opcode: str, dst: Any, src: Any, nbytes: int, *ignore: Any, **more: Any) -> None:
+    ptx.instr(opcode.replace(".cg", ".ca"), dst, src, nbytes // 2 if nbytes > 4 else nbytes, *ignore, **more)
 
 
-def inverted_ignore(ptx: Any, dst: Any, src: Any, nbytes: int, ignore: Any = None) -> None:
-    ptx.cp_async(dst, src, nbytes, ignore=opposite(ptx, ignore) if ignore is not None else None)
+def inverted_ignore(ptx: Any, opcode: str, dst: Any, src: Any, nbytes: int, *ignore: Any, **more: Any) -> None:
+    ptx.instr(opcode, dst, src, nbytes, *[opposite(ptx, each) for each in ignore], **more)
 
 
 def by_registers(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
@@ -431,12 +431,12 @@ def rank(change: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
     return {"mapa": lambda ptx, address, rank: ptx.mapa(address, change(rank))}
 
 
-def own_barrier(ptx: Any, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
-    ptx.bulk_copy_to_cluster(dst, src, nbytes, dst)
+def own_barrier(ptx: Any, opcode: str, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
+    ptx.instr(opcode, dst, src, nbytes, dst)
 
 
-def half_chunk(ptx: Any, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
-    ptx.bulk_copy_to_cluster(dst, src, nbytes - 16 if nbytes > 16 else nbytes, barrier)
+def half_chunk(ptx: Any, opcode: str, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:
+    ptx.instr(opcode, dst, src, nbytes - 16 if nbytes > 16 else nbytes, barrier)
 
 
 def descriptor(**changes: Callable[[Any], Any]) -> Callable[[CopyRequest, Any], Any]:
@@ -766,8 +766,8 @@ FAULTS = (
     # ldgsts
     Fault("it waits itself", "ldgsts", emit=COMMIT_AND_WAIT, by="steps"),
     Fault("it copies through registers", "ldgsts", emit=by_registers, by="steps"),
-    Fault("half of each vector is copied", "ldgsts", builder={"cp_async": half_of_cp_async}),
-    Fault("ignore-src is inverted", "ldgsts", builder={"cp_async": inverted_ignore}, by="results"),
+    Fault("half of each vector is copied", "ldgsts", builder={"instr": half_of_cp_async}),
+    Fault("ignore-src is inverted", "ldgsts", builder={"instr": inverted_ignore}, by="results"),
     Fault("last round of cp.async is missing", "ldgsts", partition=fewer_rounds),
     Fault("swizzle of cp.async is forgotten", "ldgsts", builder={"address": forgets_swizzle}),
     Fault("vectors of cp.async are single words", "ldgsts", partition=single_words, by="partitions", examples=150),
@@ -807,9 +807,9 @@ FAULTS = (
     Fault("shared memory is one element on", "reg", builder={"address": one_element_on("shared")}),
     # dsmem
     Fault("a chunk is missing", "dsmem", partition=fewer_rounds),
-    Fault("chunks are 16 bytes short", "dsmem", builder={"bulk_copy_to_cluster": half_chunk}),
+    Fault("chunks are 16 bytes short", "dsmem", builder={"instr": half_chunk}),
     Fault("it always sends to rank 0", "dsmem", builder=rank(lambda rank: 0)),
-    Fault("the barrier is somewhere else", "dsmem", builder={"bulk_copy_to_cluster": own_barrier}),
+    Fault("the barrier is somewhere else", "dsmem", builder={"instr": own_barrier}),
     Fault(
         "variables of the destination are forgotten", "dsmem", partition=side("dst", without_variables), by="partitions"
     ),
