@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, ClassVar
 
@@ -83,31 +83,6 @@ class Condition:
             for s in (self.left, self.right)
         ]
         return f" {self.op} ".join(sides)
-
-    def leaves(self) -> Iterator[Condition]:
-        """Yield every comparison and ``elect`` in the condition, left to right."""
-        sides = [side for side in (self.left, self.right) if isinstance(side, Condition)]
-        for side in sides:
-            yield from side.leaves()
-        if not sides:
-            yield self
-
-    def operands(self) -> Iterator[Any]:
-        """Yield every operand that is not itself a condition, left to right."""
-        return (side for leaf in self.leaves() for side in (leaf.left, leaf.right) if side is not None)
-
-    def conjuncts(self) -> Iterator[Condition]:
-        """Yield conditions whose conjunction (logical and) equals this condition."""
-        if self.op == "and":
-            yield from self.left.conjuncts()
-            yield from self.right.conjuncts()
-        elif self.op == "not" and self.left.op == "or":
-            yield from (~self.left.left).conjuncts()
-            yield from (~self.left.right).conjuncts()
-        elif self.op == "not" and self.left.op == "not":
-            yield from self.left.left.conjuncts()
-        else:
-            yield self
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
         """Return the value of the condition (a bool or an array) from the values of its operands."""

@@ -110,10 +110,6 @@ class Emitter:
         """Return a new virtual register of a type in :data:`TYPE_BITS`."""
         return self.regs(type, 1)[0]
 
-    def register_names(self) -> set[str]:
-        """Return the names of all registers."""
-        return {f"{self.mark}{STEM[type]}{n}" for type, count in self.register_counts.items() for n in range(count)}
-
     def declarations(self) -> list[str]:
         """Return the lines that declare all registers."""
         counts = sorted(self.register_counts.items())

@@ -15,6 +15,7 @@ import pytest
 import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
+from tilecopy.kernel.active_threads import conjuncts
 from tilecopy_test_helpers.drawn_integers import FIRST, SYMBOLS, conditions, environments, expressions
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
@@ -313,8 +314,8 @@ def test_conditions_are_true_where_python_says(
     for env in [*found, *({**found[0], FIRST: value} for value in range(-1, 8))]:
         wanted = truth(env)
         assert condition.evaluate(lambda part, env=env: evaluate(part, env)) == wanted
-        parts = [each.evaluate(lambda part, env=env: evaluate(part, env)) for each in condition.conjuncts()]
-        assert all(parts) == wanted, list(condition.conjuncts())
+        parts = [each.evaluate(lambda part, env=env: evaluate(part, env)) for each in conjuncts(condition)]
+        assert all(parts) == wanted, list(conjuncts(condition))
 
 
 def test_a_symbol_is_not_its_name() -> None:

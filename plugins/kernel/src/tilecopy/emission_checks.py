@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tilecopy_core import Plan, PluginError, Registry
 from tilecopy_core.errors import pattern
-from tilecopy_core.ptx import AnyLine, Label, Line, PtxBuilder, Text, declared_in, parse_lines
+from tilecopy_core.ptx import STEM, TYPE_BITS, AnyLine, Label, Line, PtxBuilder, Text, declared_in, parse_lines
 
 _SPECIAL = """
     tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo
@@ -36,12 +36,18 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
     if ptx.blocks != around:
         why = "it leaves a block (if_, loop) open, or closes one that it did not open"
     elif not are_checked(ptx.recent):
-        why = why_malformed(ptx.recent, ptx.register_names(), may_be_empty=plan.request.may_exceed_bounds)
+        why = why_malformed(ptx.recent, register_bits(ptx), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
         raise PluginError(
             f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
             f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
         )
+
+
+def register_bits(ptx: PtxBuilder) -> dict[str, int]:
+    """Return the width in bits of every register by its name; that of a predicate is 1."""
+    counts = ptx.register_counts.items()
+    return {f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type] for type, count in counts for n in range(count)}
 
 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:

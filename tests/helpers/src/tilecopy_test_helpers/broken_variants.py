@@ -467,7 +467,9 @@ def optional(*names: str) -> Callable[[Variant], Variant]:
 
 def guard_too_far(ptx: Any, condition: Any) -> Any:
     return (
-        ptx.predicate(type(condition)("<=", *condition.operands())) if condition.op == "<" else ptx.predicate(condition)
+        ptx.predicate(type(condition)("<=", condition.left, condition.right))
+        if condition.op == "<"
+        else ptx.predicate(condition)
     )
 
 

@@ -15,11 +15,11 @@ from tilecopy_core.errors import PluginError, TilecopyError, checked, frozen, in
 from tilecopy_core.integers import Symbol, evaluate, fits, of_atom, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Buffer, Region
-from tilecopy_core.ptx import STEM, TYPE_BITS, Bindings, PtxBuilder, Recipe, Register
+from tilecopy_core.ptx import Bindings, PtxBuilder, Recipe, Register
 from tilecopy_core.registry import Registry, default_registry
 from tilecopy_partitions import TensorMap
 
-from ..emission_checks import emit_checked, statements
+from ..emission_checks import emit_checked, register_bits, statements
 from ..harness import stand_ins
 from . import h200
 from .counts import CopyCounts
@@ -126,12 +126,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         counters = CopyInterpreter(lines, outside.known, outside.symbols, outside.tids, outside.aside).counters
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise PluginError(f"variant {plan.variant} ({plan.package}): its cost cannot be counted: {error}") from error
-    bits = {
-        f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type]
-        for type, count in ptx.register_counts.items()
-        for n in range(count)
-        if type != "pred"
-    }
+    bits = {name: bits for name, bits in register_bits(ptx).items() if bits > 1}
     before, after = outside.fragment_registers(request.src), outside.fragment_registers(request.dst)
     nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
     touched = np.unique(np.concatenate(counters.touched)) if counters.touched else np.zeros(0, np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -15,7 +15,7 @@ from tilecopy_core.plugin import Scope, by_thread
 
 def inside_condition(active: ActiveThreads, condition: Condition) -> ActiveThreads:
     """Return the threads that are active inside ``if condition``."""
-    return reduce(_inside_conjunct, condition.conjuncts(), active)
+    return reduce(_inside_conjunct, conjuncts(condition), active)
 
 
 def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> ActiveThreads:
@@ -25,15 +25,44 @@ def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> Activ
     return attrs.evolve(active, deciding=active.deciding + added) if added else active
 
 
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield every comparison and ``elect`` in a condition, left to right."""
+    sides = [side for side in (condition.left, condition.right) if isinstance(side, Condition)]
+    for side in sides:
+        yield from leaves(side)
+    if not sides:
+        yield condition
+
+
+def operands_of(condition: Condition) -> Iterator[Any]:
+    """Yield every operand in a condition that is not itself a condition, left to right."""
+    return (side for leaf in leaves(condition) for side in (leaf.left, leaf.right) if side is not None)
+
+
+def conjuncts(condition: Condition) -> Iterator[Condition]:
+    """Yield conditions whose conjunction (logical and) equals a condition."""
+    left, right = condition.left, condition.right
+    if condition.op == "and":
+        yield from conjuncts(left)
+        yield from conjuncts(right)
+    elif condition.op == "not" and left.op == "or":
+        yield from conjuncts(~left.left)
+        yield from conjuncts(~left.right)
+    elif condition.op == "not" and left.op == "not":
+        yield from conjuncts(left.left)
+    else:
+        yield condition
+
+
 def _inside_conjunct(active: ActiveThreads, condition: Condition) -> ActiveThreads:
     mask = active.mask or (True,) * (active.cta_threads or 0)
     if condition.op == "elect" and active.count() is not None:  # any lane would do, so take the first
         first = (on and not any(mask[tid - tid % WARP_THREADS : tid]) for tid, on in enumerate(mask))
         return attrs.evolve(active, mask=tuple(first))
-    deciding = [_deciding_integers(leaf) for leaf in condition.leaves()]
+    deciding = [_deciding_integers(leaf) for leaf in leaves(condition)]
     if None in deciding:
         return attrs.evolve(active, undecided=active.undecided or repr(condition))
-    operands = list(condition.operands())
+    operands = list(operands_of(condition))
     symbols = frozenset().union(*map(symbols_of, operands))
     is_by_thread = all(map(is_int_like, operands)) and all(map(is_thread_id, symbols))
     if symbols and is_by_thread and active.cta_threads is not None:

@@ -54,7 +54,7 @@ from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
 
 from . import instructions
-from .active_threads import inside_condition, inside_loop
+from .active_threads import inside_condition, inside_loop, leaves, operands_of
 from .barriers import Mbarrier, barrier_address
 from .bounds import conjunction, facts_from
 from .built import BuiltKernel
@@ -398,12 +398,12 @@ class KernelBuilder(Recorder):
                 f"if_: condition must be a comparison of run-time integers or values, got {short_repr(condition)}{hint}"
             )
         condition = with_types(condition)
-        for leaf in condition.leaves():
+        for leaf in leaves(condition):
             if isinstance(leaf, ElectOne) and leaf.kernel is not self:
                 raise RequestError(
                     f"if_: condition: elect does not belong to kernel {self.name}: call elect() on this builder"
                 )
-        for operand in condition.operands():
+        for operand in operands_of(condition):
             if is_int_like(operand):
                 self._check_symbols(operand, "if_: condition")
             else:
