@@ -14,7 +14,6 @@ from .description.predicate_checks import (
     first_failure,
     no_replica,
     scope_in,
-    valid_copy,
     whole_byte_elements,
     why_not_asked,
 )
@@ -27,6 +26,7 @@ from .description.request import (
     Variant,
     Verdict,
     check_request,
+    valid_copy,
 )
 from .description.scope import ActiveThreads, Scope, by_thread
 from .description.target import Target

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..errors import did_you_mean, short_repr
-from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_invalid, why_not_shared
+from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_not_shared
 from .subbyte_elements import why_not_in_bytes
 
 Check = Callable[[CopyRequest], str | None]
@@ -113,10 +113,6 @@ def single_thread(request: CopyRequest) -> str | None:
     if count is not None and count != 1:
         return f"exactly one thread must reach the copy, but {count} do; put the copy inside if_(thread_id() == 0)"
     return None
-
-
-valid_copy: Check = why_invalid
-"""Equal dtypes and equal extents once those of 1 are dropped."""
 
 
 def whole_byte_elements(request: CopyRequest) -> str | None:

@@ -274,11 +274,9 @@ _set_fields = Variant.__init__
 @wraps(_set_fields)
 def _init(self: Variant, *values: Any, **fields: Any) -> None:
     """Reject the arguments that ``features`` replaced in tilecopy-core 0.2."""
-    for name in ("min_arch", "specific", "instructions"):
-        if name in fields:
-            raise TypeError(
-                f"Variant takes no argument {name!r}: use features=, such as features=('cp.async',) or features=('sm_90',)"
-            )
+    for name in sorted({"min_arch", "specific", "instructions"}.intersection(fields)):
+        example = "features=('cp.async',) or features=('sm_90',)"
+        raise TypeError(f"Variant takes no argument {name!r}: use features=, such as {example}")
     _set_fields(self, *values, **fields)
 
 
@@ -439,7 +437,7 @@ def check_request(request: CopyRequest) -> None:
 
 def check_operands(request: CopyRequest) -> None:
     """Check a request like :func:`check_request`, but assume that its regions lie inside their buffers."""
-    if reason := why_invalid(request):
+    if reason := valid_copy(request):
         raise RequestError(f"{request}: {reason}")
     if request.may_exceed_bounds and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):
         return  # coordinates outside have no place of their own, and nothing is written there
@@ -447,8 +445,8 @@ def check_operands(request: CopyRequest) -> None:
         raise LayoutError(f"{request}: destination {why}")
 
 
-def why_invalid(request: CopyRequest) -> str | None:
-    """Return why source and destination differ in dtype or extents, or None."""
+def valid_copy(request: CopyRequest) -> str | None:
+    """Check that dtypes are equal, and extents once those of 1 are dropped."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table

@@ -78,11 +78,7 @@ class UnknownOptionError(RequestError, NoVariantError):
     """Raised for an option that no installed variant of the op takes."""
 
 
-_ALSO_CALLED = {
-    "gmem": "global",
-    "smem": "shared",
-    **dict.fromkeys(("reg", "register", "registers", "rmem"), "local"),
-}
+_ALSO_CALLED = {"gmem": "global", "smem": "shared", "registers": "local", "rmem": "local"}
 """Names of memory spaces in other projects, for hints in messages."""
 
 

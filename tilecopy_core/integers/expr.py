@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from ..errors import RequestError, Validator, checked, integer, one_of, short_repr
+from ..errors import RequestError, Validator, checked, instance_of, integer, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
 from .conditions import COMPARISONS, Condition, RunTime
 
@@ -223,6 +223,8 @@ def plain(value: Any) -> Any:
 
 
 INT = Validator("an integer, plain or symbolic", is_int_like)
+_BOUND = optional(instance_of("a plain integer", int))
+_DIVISOR = Validator("an integer of at least 1", lambda value: type(value) is int and value > 0)
 
 
 def symbol(
@@ -242,15 +244,10 @@ def symbol(
     """
     if not isinstance(name, str) or not name:
         raise RequestError(f"symbol: name must be a non-empty string, got {short_repr(name)}")
-    lower, upper, multiple_of = plain(lower), plain(upper), plain(multiple_of)
-    for what, bound in (("lower", lower), ("upper", upper)):
-        if bound is not None and (not is_int_like(bound) or isinstance(bound, Expr)):
-            raise RequestError(f"symbol {name}: {what} must be a plain integer or None, got {short_repr(bound)}")
-    if not is_int_like(multiple_of) or isinstance(multiple_of, Expr) or multiple_of < 1:
-        raise RequestError(
-            f"symbol {name}: multiple_of must be an integer of at least 1, got {short_repr(multiple_of)}"
-        )
-    one_of("thread", "cta", "grid").check(varies, f"symbol {name}", "varies")
+    where = f"symbol {name}"
+    lower, upper = _BOUND.check(lower, where, "lower"), _BOUND.check(upper, where, "upper")
+    multiple_of = _DIVISOR.check(multiple_of, where, "multiple_of")
+    one_of("thread", "cta", "grid").check(varies, where, "varies")
     if lower is not None and upper is not None and -(-lower // multiple_of) > upper // multiple_of:
         what = "value" if multiple_of == 1 else f"multiple of {short_repr(multiple_of)}"
         raise RequestError(

@@ -102,22 +102,8 @@ class TensorPlace:
     map: Register
     coordinates: tuple[Register | int, ...]
 
-    def __attrs_post_init__(self) -> None:
-        if self.map.bits != 64:
-            raise PtxError(f"TensorPlace: map must be a 64-bit register, got {self.map} of {self.map.bits} bits")
-        if not 1 <= len(self.coordinates) <= 5 or not all(map(_is_coordinate, self.coordinates)):
-            raise PtxError(
-                f"TensorPlace: coordinates must be 1 to 5 registers or integers of 32 bits, got {short_repr(self.coordinates)}"
-            )
-
     def __repr__(self) -> str:
         return f"[{self.map}, {{{', '.join(map(str, self.coordinates))}}}]"
-
-
-def _is_coordinate(value: object) -> bool:
-    if isinstance(value, Register):
-        return value.bits == 32
-    return type(value) is int and -(2**31) <= value < 2**31
 
 
 Operand: TypeAlias = Register | Address | TensorPlace | Vector | int | str
