@@ -9,14 +9,7 @@ import sys
 from opcode import opmap
 from typing import NoReturn
 
-from .description.predicate_checks import (
-    Check,
-    first_failure,
-    no_replica,
-    scope_in,
-    whole_byte_elements,
-    why_not_asked,
-)
+from .description.record_checks import why_not_asked
 from .description.request import (
     COMPLETIONS,
     Accept,
@@ -28,7 +21,7 @@ from .description.request import (
     check_request,
     valid_copy,
 )
-from .description.scope import ActiveThreads, Scope, by_thread
+from .description.scope import ActiveThreads, Scope
 from .description.target import Target
 from .errors import short_repr
 from .errors.attrs_classes import frozen
@@ -41,22 +34,20 @@ from .layout.dtypes import DType, dtype_of
 from .layout.notation import S
 from .memory.buffers import Buffer, Region
 from .memory.out_of_bounds import Outside
-from .ptx import Access, Address, PtxBuilder, Register, TensorPlace, masked_access
+from .ptx import Access, Address, PtxBuilder, Register, TensorPlace
 from .registry.hookspecs import VariantPlugin, hookimpl
 from .registry.renamed import RENAMED, needed_change
 
 # In the order of the table in docs/plugins.md.
 __all__ = ["COMPLETIONS", "Accept", "CopyRequest", "Decline", "Option", "Variant", "Verdict"]
-__all__ += ["LOCK", "VariantPlugin", "check_request", "hookimpl", "why_not_asked"]
-__all__ += ["Check", "first_failure", "no_replica", "scope_in", "valid_copy", "whole_byte_elements"]
+__all__ += ["LOCK", "VariantPlugin", "check_request", "hookimpl", "valid_copy", "why_not_asked"]
 __all__ += ["Buffer", "DType", "Outside", "Region", "Target", "dtype_of"]
 __all__ += ["Axis", "Iter", "Swizzle", "TCol", "TLane", "TileLayout", "m", "row_major", "swizzle"]
 __all__ += ["S", "laneid", "tid_in_wg", "tx", "warpid", "wid_in_wg"]
 __all__ += ["Condition", "Expr", "Int", "Symbol", "bounds_of", "divisor_of", "evaluate", "is_int_like", "is_multiple"]
 __all__ += ["key_of", "structural_equal", "substitute", "symbols_of"]
-__all__ += ["ActiveThreads", "Scope", "by_thread"]
-__all__ += ["Pair", "fuse_pairs", "frozen", "short_repr"]
-__all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace", "masked_access"]
+__all__ += ["ActiveThreads", "Scope", "Pair", "fuse_pairs", "frozen", "short_repr"]
+__all__ += ["Access", "Address", "PtxBuilder", "Register", "TensorPlace"]
 
 
 def __getattr__(name: str) -> NoReturn:

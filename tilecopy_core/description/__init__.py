@@ -14,8 +14,9 @@ from .scope import (
     warp,
     warpgroup,
 )
+from .subbyte_elements import why_not_in_bytes
 from .target import TARGETS, Target, Version, target_of
 
 __all__ = ["ActiveThreads", "CopyRequest", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target", "Variant", "Version"]
 __all__ += ["WARP_THREADS", "check_operands", "check_request", "cta", "differs_within", "is_thread_id", "target_of"]
-__all__ += ["thread", "tid_symbol", "warp", "warpgroup"]
+__all__ += ["thread", "tid_symbol", "warp", "warpgroup", "why_not_in_bytes"]

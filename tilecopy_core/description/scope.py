@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
-from ..integers import Atom, Condition, Int, Symbol, is_int_like, plain
+from ..integers import Atom, Int, Symbol, plain
 from ..integers.expr import evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 
 WARP_THREADS = 32
@@ -70,18 +70,6 @@ def tid_symbol(cta_threads: int | None) -> Int:
     """Return the thread's index in its CTA, bounded by the CTA's size, or by the limit of 1024 if ``cta_threads`` is None."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
-
-
-def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return the value of an integer or condition in each thread of a CTA. The value must depend only on the thread's index."""
-
-    def number(operand: Int) -> Any:
-        if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
-            raise RequestError(f"by_thread: the value must depend only on the thread's index, got {short_repr(value)}")
-        return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
-
-    values = value.evaluate(number) if isinstance(value, Condition) else number(value)
-    return np.broadcast_to(np.asarray(values), (cta_threads,))
 
 
 def is_thread_id(symbol: Symbol) -> bool:

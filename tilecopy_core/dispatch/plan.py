@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from ..description.predicate_checks import not_as_declared, of_another_kind, options_missing
+from ..description.record_checks import not_as_declared, of_another_kind, options_missing
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.subbyte_elements import in_bytes

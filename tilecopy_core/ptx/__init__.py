@@ -17,10 +17,10 @@ from .lines import (
     names_in,
     parse_lines,
 )
-from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written, masked_access
+from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written
 
 __all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "SETP", "STEM", "TYPE_BITS", "Access", "Address"]
 __all__ += ["AnyLine", "Bindings", "Emitter", "Instruction", "Label", "Line", "LineAccess"]
 __all__ += ["Needs", "Operand", "PtxBuilder", "Recipe", "Register", "Role", "TensorPlace", "Text"]
-__all__ += ["Vector", "Written", "declared_in", "forms_of", "instruction_of", "instructions_in", "masked_access"]
+__all__ += ["Vector", "Written", "declared_in", "forms_of", "instruction_of", "instructions_in"]
 __all__ += ["merge", "names_in", "opcode_words", "OpcodeForm", "parse_lines", "pure_once"]

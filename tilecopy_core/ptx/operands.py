@@ -121,8 +121,3 @@ class Access:
     address: Address
     predicate: Register | None = None
     fill: int | tuple[int, ...] | None = None
-
-
-def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """Return the access for the threads of a mask. The mask is a predicate register, or True for all threads."""
-    return Access(address, mask, fill) if isinstance(mask, Register) else address

@@ -6,39 +6,30 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _MOVED = {
-    "tilecopy_partitions": "ChunkPartition Digit Guard HostBytes Masks RELAXED Run Side TensorMap VectorPartition WIDTHS_BITS axis_index batches "
-    "by_descending_stride digits_of divides_threads fits_one_phase guards_of mbarrier_of mma_fragment one_mbarrier orders_of refine "
-    "relaxed_to_global synthesize tcgen05 thread_axes tile_fragment why_no_owners widest",
-    "tilecopy_core.errors": "FLAG TEXT checked instance_of integer integer_in one_of optional tuple_of",
+    "tilecopy_partitions": """
+        Check ChunkPartition Digit Guard HostBytes Masks RELAXED Run Side TensorMap VectorPartition WIDTHS_BITS axis_index batches
+        by_descending_stride by_thread digits_of divides_threads first_failure fits_one_phase guards_of mbarrier_of mma_fragment
+        no_replica one_mbarrier orders_of refine relaxed_to_global scope_in synthesize tcgen05 thread_axes tile_fragment
+        whole_byte_elements why_no_owners widest Places:AddressBase Walk:SideAddresses asynchronously:emit_cp_async
+        at_edges:emit_with_edges choose:branch_on_edges chunked:partition_chunks masked:masked_access operands:fragment_and_memory
+        owners:owner_conditions sliced:slice_layout through_registers:emit_through_registers""",
+    "tilecopy_core.errors": """
+        FLAG TEXT checked instance_of integer integer_in one_of optional tuple_of Kind:Validator a:instance_of many:tuple_of
+        maybe:optional whole:integer_in""",
+    "tilecopy_core.plugin": "is_int:is_int_like same:structural_equal shown:short_repr",
 }
+"""Module -> names that are in it now, with the new name behind a colon where it is another."""
 RENAMED: Mapping[str, str] = MappingProxyType(
-    {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names.split()}
+    {
+        name.partition(":")[0]: f"{module}.{name.rpartition(':')[2]}"
+        for module, names in _MOVED.items()
+        for name in names.split()
+    }
     | {
-        "Places": "tilecopy_partitions.AddressBase",
-        "Walk": "tilecopy_partitions.SideAddresses",
-        "asynchronously": "tilecopy_partitions.emit_cp_async",
-        "at_edges": "tilecopy_partitions.emit_with_edges",
-        "choose": "tilecopy_partitions.branch_on_edges",
-        "chunked": "tilecopy_partitions.partition_chunks",
-        "operands": "tilecopy_partitions.fragment_and_memory",
-        "owners": "tilecopy_partitions.owner_conditions",
-        "sliced": "tilecopy_partitions.slice_layout",
-        "through_registers": "tilecopy_partitions.emit_through_registers",
-        "a": "tilecopy_core.errors.instance_of",
-        "many": "tilecopy_core.errors.tuple_of",
-        "maybe": "tilecopy_core.errors.optional",
-        "whole": "tilecopy_core.errors.integer_in",
-        "is_int": "tilecopy_core.plugin.is_int_like",
-        "masked": "tilecopy_core.plugin.masked_access",
         "fuse": "tilecopy_core.plugin.fuse_pairs, on tuples of one iter",
         "MBARRIER_TX_LIMIT": "the check tilecopy_partitions.fits_one_phase",
-        "Kind": "tilecopy_core.errors.Validator",
-        "shown": "tilecopy_core.plugin.short_repr",
-        "same": "tilecopy_core.plugin.structural_equal",
-        "min_arch=": "features=",
-        "instructions=": "features=",
-        "specific=": "features=",
     }
+    | dict.fromkeys(("min_arch=", "instructions=", "specific="), "features=")
 )
 
 

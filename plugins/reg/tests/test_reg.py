@@ -14,8 +14,8 @@ from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 
-from tilecopy_core.plugin import Decline, Iter, by_thread
-from tilecopy_partitions import digits_of, owner_conditions
+from tilecopy_core.plugin import Decline, Iter
+from tilecopy_partitions import by_thread, digits_of, owner_conditions
 
 
 def plan(

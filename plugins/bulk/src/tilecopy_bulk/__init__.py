@@ -13,23 +13,23 @@ from tilecopy_core.plugin import (
     Region,
     Variant,
     Verdict,
-    first_failure,
     frozen,
     hookimpl,
-    no_replica,
     valid_copy,
-    whole_byte_elements,
 )
 from tilecopy_partitions import (
     ChunkPartition,
     SideAddresses,
     VectorPartition,
     emit_chunks,
+    first_failure,
     fits_one_phase,
     mbarrier_of,
+    no_replica,
     one_mbarrier,
     partition_chunks,
     round_indices,
+    whole_byte_elements,
 )
 
 variant = Variant(

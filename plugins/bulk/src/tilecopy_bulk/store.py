@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import (
+    ChunkPartition,
+    emit_chunks,
     first_failure,
-    hookimpl,
     no_replica,
-    valid_copy,
+    partition_chunks,
     whole_byte_elements,
 )
-from tilecopy_partitions import ChunkPartition, emit_chunks, partition_chunks
 
 variant = Variant(
     name="bulk_store",

@@ -18,20 +18,20 @@ from tilecopy_core.plugin import (
     Variant,
     Verdict,
     bounds_of,
-    first_failure,
     hookimpl,
-    no_replica,
     valid_copy,
-    whole_byte_elements,
 )
 from tilecopy_partitions import (
     ChunkPartition,
     SideAddresses,
+    first_failure,
     fits_one_phase,
     mbarrier_of,
+    no_replica,
     one_mbarrier,
     partition_chunks,
     round_indices,
+    whole_byte_elements,
 )
 
 PAIRS = (("shared", "shared"),)

@@ -7,27 +7,19 @@ vector store per thread, through registers.
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    no_replica,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
 from tilecopy_partitions import (
     RELAXED,
     VectorPartition,
     divides_threads,
     emit_through_registers,
     emit_with_edges,
+    first_failure,
+    no_replica,
     relaxed_to_global,
+    scope_in,
     synthesize,
+    whole_byte_elements,
 )
 
 PAIRS = (("global", "shared"), ("shared", "global"))

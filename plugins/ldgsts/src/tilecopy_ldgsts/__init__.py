@@ -6,20 +6,18 @@ group, waits for it (``cp_async_commit``, ``cp_async_wait``) and puts a barrier 
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import (
+    VectorPartition,
+    divides_threads,
+    emit_cp_async,
+    emit_with_edges,
     first_failure,
-    hookimpl,
     no_replica,
     scope_in,
-    valid_copy,
+    synthesize,
     whole_byte_elements,
 )
-from tilecopy_partitions import VectorPartition, divides_threads, emit_cp_async, emit_with_edges, synthesize
 
 PAIRS = (("global", "shared"),)
 WIDTHS_BITS = (128, 64, 32)

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.plugin import (
-    LOCK,
-    Accept,
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
+from tilecopy_core.plugin import LOCK, Accept, CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import (
+    AddressBase,
+    by_owners,
     first_failure,
-    hookimpl,
+    fragment_and_memory,
+    owned_fragment,
     scope_in,
-    valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import AddressBase, by_owners, fragment_and_memory, owned_fragment
 
 if TYPE_CHECKING:
     from .partition import MatrixPartition

@@ -11,6 +11,7 @@ from .fragment_owners import (
     Digit,
     axis_index,
     by_owners,
+    by_thread,
     digits_of,
     fragment_and_memory,
     owned_fragment,
@@ -21,7 +22,19 @@ from .fragment_owners import (
 )
 from .fragments import mma_fragment, tile_fragment
 from .host_parameters import HostBytes, TensorMap, tensor_place
-from .predicate_checks import RELAXED, divides_threads, fits_one_phase, mbarrier_of, one_mbarrier, relaxed_to_global
+from .predicate_checks import (
+    RELAXED,
+    Check,
+    divides_threads,
+    first_failure,
+    fits_one_phase,
+    mbarrier_of,
+    no_replica,
+    one_mbarrier,
+    relaxed_to_global,
+    scope_in,
+    whole_byte_elements,
+)
 from .round_loop import (
     AddressBase,
     Masks,
@@ -31,6 +44,7 @@ from .round_loop import (
     emit_cp_async,
     emit_through_registers,
     emit_with_edges,
+    masked_access,
     round_indices,
 )
 from .thread_values import ThreadValues, element_places, matching_rows, thread_values
@@ -58,6 +72,7 @@ __all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_i
 __all__ += [
     "Digit",
     "axis_index",
+    "by_thread",
     "digits_of",
     "fragment_and_memory",
     "owned_fragment",
@@ -71,4 +86,5 @@ __all__ += [
 ]
 __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]
 __all__ += ["TensorMap", "tensor_place", "HostBytes"]
+__all__ += ["Check", "first_failure", "no_replica", "scope_in", "whole_byte_elements", "masked_access"]
 __all__ += ["RELAXED", "divides_threads", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]

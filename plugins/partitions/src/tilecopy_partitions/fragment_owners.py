@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from tilecopy_core import RequestError, thread, warp, warpgroup, wgid
-from tilecopy_core.integers import constant_of
+from tilecopy_core.description import is_thread_id
+from tilecopy_core.errors import short_repr
+from tilecopy_core.integers import constant_of, symbols_of
 from tilecopy_core.plugin import (
     Axis,
     Condition,
@@ -28,8 +30,9 @@ from tilecopy_core.plugin import (
     Scope,
     TileLayout,
     bounds_of,
-    by_thread,
+    evaluate,
     frozen,
+    is_int_like,
     laneid,
     m,
     tid_in_wg,
@@ -52,6 +55,18 @@ def axis_index(axis: Axis, tid: Int) -> Int:
     threads = _THREADS[axis.finer]
     place = tid // threads
     return place % (_THREADS[axis.coarser] // threads) if axis.coarser in _THREADS else place
+
+
+def by_thread(value: Int | Condition, cta_threads: int) -> Any:
+    """Return the value of an integer or condition in each thread of a CTA. The value must depend only on the thread's index."""
+
+    def number(operand: Int) -> Any:
+        if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
+            raise RequestError(f"by_thread: the value must depend only on the thread's index, got {short_repr(value)}")
+        return evaluate(operand, dict.fromkeys(symbols_of(operand), np.arange(cta_threads)))
+
+    values = value.evaluate(number) if isinstance(value, Condition) else number(value)
+    return np.broadcast_to(np.asarray(values), (cta_threads,))
 
 
 @frozen

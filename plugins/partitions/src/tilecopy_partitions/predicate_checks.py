@@ -1,10 +1,18 @@
-"""Checks for the predicates of variants that share an option or a way to copy. Each returns a reason to decline a request, or None."""
+"""Checks for the predicates of variants: each returns a reason to decline a request, or None.
+
+A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. Dispatch has already
+checked what the record declares (op, spaces, architecture, threads, options).
+"""
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import Buffer, CopyRequest, Option, Region
+from collections.abc import Callable, Iterable
+
+from tilecopy_core.description import why_not_in_bytes
+from tilecopy_core.plugin import Accept, Buffer, CopyRequest, Decline, Option, Region, Verdict
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT
 
+Check = Callable[[CopyRequest], str | None]
 RELAXED = Option(
     "relaxed",
     (bool,),
@@ -13,6 +21,41 @@ RELAXED = Option(
 )
 """For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
 those (PTX ISA, memory consistency model: morally strong operations)."""
+
+
+def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
+    for check in table:
+        reason = check(request)
+        if reason is not None:
+            return Decline(reason)
+    return Accept()
+
+
+def scope_in(*kinds: str) -> Check:
+    """Return a check that the scope's kind is one of ``kinds``."""
+
+    def check(request: CopyRequest) -> str | None:
+        kind = request.scope.kind
+        return None if kind in kinds else f"scope {kind} is not one of {', '.join(kinds)}"
+
+    return check
+
+
+def whole_byte_elements(request: CopyRequest) -> str | None:
+    """Check that elements are whole bytes, because an element of less than a byte has no address."""
+    dtype = request.src.buffer.dtype
+    if dtype.bits < 8:
+        return f"elements of {dtype.bits} bits ({dtype}) are not addressable: {why_not_in_bytes(request)}"
+    return None
+
+
+def no_replica(request: CopyRequest) -> str | None:
+    """Check that neither layout has replica iters."""
+    for operand, region in (("destination", request.dst), ("source", request.src)):
+        if region.buffer.layout.replica:
+            return f"{operand} {region.buffer.name} must not have replicas, got {list(region.buffer.layout.replica)}"
+    return None
 
 
 def relaxed_to_global(request: CopyRequest) -> str | None:

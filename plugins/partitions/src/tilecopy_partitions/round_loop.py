@@ -8,6 +8,7 @@ from tilecopy_core.description import differs_within, warp
 from tilecopy_core.integers import Atom, Symbol, add, of_atom, sum_of
 from tilecopy_core.layout import along, fuse, surely_leaves
 from tilecopy_core.plugin import (
+    Access,
     Address,
     Buffer,
     CopyRequest,
@@ -19,7 +20,6 @@ from tilecopy_core.plugin import (
     Scope,
     Swizzle,
     m,
-    masked_access,
 )
 from tilecopy_core.ptx import IMMEDIATE_REACH_BYTES
 
@@ -113,6 +113,11 @@ def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | Non
 def _limit(partition: VectorPartition) -> int:
     """Return the most rounds that are unrolled, fewer for edge tiles."""
     return EDGE_UNROLL_LIMIT if any(guard.dim is not None for guard in partition.guards) else UNROLL_LIMIT
+
+
+def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
+    """Return the access for the threads of a mask. The mask is a predicate register, or True for all threads."""
+    return Access(address, mask, fill) if isinstance(mask, Register) else address
 
 
 class Masks:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Expr, Region, TileLayout, by_thread, frozen, m
+from tilecopy_core.plugin import CopyRequest, Expr, Region, TileLayout, frozen, m
 
-from .fragment_owners import axis_index, thread_axes
+from .fragment_owners import axis_index, by_thread, thread_axes
 
 IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

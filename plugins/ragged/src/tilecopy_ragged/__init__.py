@@ -7,20 +7,18 @@ fragment, each thread loops over its registers and copies those that are inside 
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import (
+    RELAXED,
+    VectorPartition,
+    emit_through_registers,
+    emit_with_edges,
     first_failure,
-    hookimpl,
     no_replica,
+    relaxed_to_global,
     scope_in,
-    valid_copy,
     whole_byte_elements,
 )
-from tilecopy_partitions import RELAXED, VectorPartition, emit_through_registers, emit_with_edges, relaxed_to_global
 
 from .fragments import FragmentElements, emit_fragment, fragment_elements, why_not_fragment
 from .partition import ragged_partition

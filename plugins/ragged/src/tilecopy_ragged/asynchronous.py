@@ -6,16 +6,8 @@ caller commits and waits as for ldgsts.
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-)
-from tilecopy_partitions import VectorPartition, emit_cp_async, emit_with_edges
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl
+from tilecopy_partitions import VectorPartition, emit_cp_async, emit_with_edges, first_failure
 
 from . import PREDICATE
 from .partition import ragged_partition

@@ -7,19 +7,8 @@ side allow.
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
-from tilecopy_partitions import RELAXED, owned_fragment, relaxed_to_global
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import RELAXED, first_failure, owned_fragment, relaxed_to_global, scope_in, whole_byte_elements
 
 from .emission import emit
 from .partition import FragmentPartition, clip_to_fragment, fragment_inside, fragment_partition, sliced_other

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m, masked_access
-from tilecopy_partitions import AddressBase, all_of, branch_on_edges, by_owners, range_predicate
+from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m
+from tilecopy_partitions import AddressBase, all_of, branch_on_edges, by_owners, masked_access, range_predicate
 
 from .partition import FragmentPartition
 

@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tilecopy_core.plugin import (
-    LOCK,
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
-from tilecopy_partitions import owned_fragment
+from tilecopy_core.plugin import LOCK, CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import first_failure, owned_fragment, scope_in, whole_byte_elements
 
 if TYPE_CHECKING:
     from .in_thread.partition import RegisterPermutation

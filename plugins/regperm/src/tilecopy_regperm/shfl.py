@@ -9,19 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.plugin import (
-    LOCK,
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    scope_in,
-    valid_copy,
-    whole_byte_elements,
-)
+from tilecopy_core.plugin import LOCK, CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import first_failure, scope_in, whole_byte_elements
 
 from . import fragments
 

@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.plugin import (
-    LOCK,
-    CopyRequest,
-    Decline,
-    Option,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    valid_copy,
-)
-from tilecopy_partitions import tcgen05
+from tilecopy_core.plugin import LOCK, CopyRequest, Decline, Option, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import first_failure, tcgen05
 
 if TYPE_CHECKING:
     from .partition import AtomPartition

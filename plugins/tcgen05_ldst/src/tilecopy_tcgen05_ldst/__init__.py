@@ -8,20 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.plugin import (
-    LOCK,
-    CopyRequest,
-    Decline,
-    Option,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    scope_in,
-    valid_copy,
-)
-from tilecopy_partitions import fragment_and_memory
+from tilecopy_core.plugin import LOCK, CopyRequest, Decline, Option, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import first_failure, fragment_and_memory, scope_in
 
 if TYPE_CHECKING:
     from .transfers import TransferPartition

@@ -12,13 +12,19 @@ from tilecopy_core.plugin import (
     TCol,
     TileLayout,
     TLane,
-    by_thread,
     frozen,
     is_multiple,
     m,
     symbols_of,
 )
-from tilecopy_partitions import element_places, fragment_and_memory, matching_rows, owned_fragment, thread_values
+from tilecopy_partitions import (
+    by_thread,
+    element_places,
+    fragment_and_memory,
+    matching_rows,
+    owned_fragment,
+    thread_values,
+)
 
 from .shapes import LANES, Array
 

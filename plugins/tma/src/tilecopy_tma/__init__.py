@@ -18,13 +18,20 @@ from tilecopy_core.plugin import (
     Variant,
     Verdict,
     bounds_of,
-    first_failure,
     hookimpl,
-    no_replica,
     valid_copy,
+)
+from tilecopy_partitions import (
+    SideAddresses,
+    first_failure,
+    fits_one_phase,
+    mbarrier_of,
+    no_replica,
+    one_mbarrier,
+    round_indices,
+    tensor_place,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, fits_one_phase, mbarrier_of, one_mbarrier, round_indices, tensor_place
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition

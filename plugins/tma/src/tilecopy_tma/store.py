@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilecopy_core.plugin import (
-    LOCK,
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
+from tilecopy_core.plugin import LOCK, CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import (
+    SideAddresses,
     first_failure,
-    hookimpl,
     no_replica,
-    valid_copy,
+    round_indices,
+    tensor_place,
     whole_byte_elements,
 )
-from tilecopy_partitions import SideAddresses, round_indices, tensor_place
 
 if TYPE_CHECKING:
     from .boxes import BoxPartition

@@ -8,19 +8,8 @@ from typing import Any
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.plugin import (
-    Address,
-    CopyRequest,
-    Decline,
-    PtxBuilder,
-    Variant,
-    Verdict,
-    first_failure,
-    hookimpl,
-    scope_in,
-    valid_copy,
-)
-from tilecopy_partitions import HostBytes
+from tilecopy_core.plugin import Address, CopyRequest, Decline, PtxBuilder, Variant, Verdict, hookimpl, valid_copy
+from tilecopy_partitions import HostBytes, first_failure, scope_in
 
 made: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
 """What :func:`make` was called with."""

@@ -14,17 +14,24 @@ from tilecopy_core.plugin import (
     Variant,
     Verdict,
     evaluate,
-    first_failure,
     hookimpl,
     is_multiple,
     m,
-    no_replica,
-    scope_in,
     structural_equal,
     valid_copy,
+)
+from tilecopy_partitions import (
+    Side,
+    VectorPartition,
+    batches,
+    by_descending_stride,
+    first_failure,
+    no_replica,
+    refine,
+    scope_in,
+    slice_layout,
     whole_byte_elements,
 )
-from tilecopy_partitions import Side, VectorPartition, batches, by_descending_stride, refine, slice_layout
 
 
 @attrs.frozen

@@ -10,7 +10,8 @@ import attrs
 
 from tilecopy_core.description import MAX_CTA_THREADS, WARP_THREADS, ActiveThreads, differs_within, is_thread_id
 from tilecopy_core.integers import Condition, Int, bounds_of, is_int_like, symbols_of
-from tilecopy_core.plugin import Scope, by_thread
+from tilecopy_core.plugin import Scope
+from tilecopy_partitions import by_thread
 
 
 def inside_condition(active: ActiveThreads, condition: Condition) -> ActiveThreads:

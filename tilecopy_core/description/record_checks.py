@@ -1,27 +1,9 @@
-"""Checks for the predicates of variants: each returns a reason to decline a request, or None.
-
-A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. Dispatch has already
-checked what the record declares (op, spaces, architecture, threads, options), with the first functions here.
-"""
+"""Checks of a request against a variant's record: op, spaces, target, threads, edges, options. Dispatch makes them before it calls a hook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from ..errors import did_you_mean, short_repr
-from .request import IN_A_KERNEL, Accept, CopyRequest, Decline, Variant, Verdict, why_not_shared
-from .subbyte_elements import why_not_in_bytes
-
-Check = Callable[[CopyRequest], str | None]
-
-
-def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
-    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
-    for check in table:
-        reason = check(request)
-        if reason is not None:
-            return Decline(reason)
-    return Accept()
+from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 
 
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
@@ -86,16 +68,6 @@ def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
-def scope_in(*kinds: str) -> Check:
-    """Return a check that the scope's kind is one of ``kinds``."""
-
-    def check(request: CopyRequest) -> str | None:
-        kind = request.scope.kind
-        return None if kind in kinds else f"scope {kind} is not one of {', '.join(kinds)}"
-
-    return check
-
-
 def all_threads_active(request: CopyRequest) -> str | None:
     """Check that every thread of the scope reaches the copy. The reason names an axis along which some threads are inactive."""
     return request.active.why_not_all(request.scope) or why_not_shared(request)
@@ -112,20 +84,4 @@ def single_thread(request: CopyRequest) -> str | None:
         return f"exactly one thread must reach the copy, but the enclosing condition '{around}' may be true in several; put the copy inside if_(thread_id() == 0)"
     if count is not None and count != 1:
         return f"exactly one thread must reach the copy, but {count} do; put the copy inside if_(thread_id() == 0)"
-    return None
-
-
-def whole_byte_elements(request: CopyRequest) -> str | None:
-    """Check that elements are whole bytes, because an element of less than a byte has no address."""
-    dtype = request.src.buffer.dtype
-    if dtype.bits < 8:
-        return f"elements of {dtype.bits} bits ({dtype}) are not addressable: {why_not_in_bytes(request)}"
-    return None
-
-
-def no_replica(request: CopyRequest) -> str | None:
-    """Check that neither layout has replica iters."""
-    for operand, region in (("destination", request.dst), ("source", request.src)):
-        if region.buffer.layout.replica:
-            return f"{operand} {region.buffer.name} must not have replicas, got {list(region.buffer.layout.replica)}"
     return None
