@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 from ..description.scope import Scope, tid_symbol
 from ..description.target import Target, Version
-from ..errors import PtxError, RequestError, short_repr
-from ..integers import bounds_of
-from ..integers.expr import Int, key_of
+from ..errors import PtxError, short_repr
+from ..integers.expr import Int
 from ..memory.buffers import Buffer
 from .bindings import Bindings, Recipe
 from .emitter import pure_once
@@ -46,7 +45,6 @@ class PtxBuilder(IndexEmitter):
         instruction_of("ret")  # reads the table of instructions: no hook is to blame where it cannot be read
         super().__init__(target, bindings or Bindings())
         self.cta_threads = cta_threads
-        self._started: set[Register] = set()
         self._written_once: set[Hashable] = set()
 
     @property
@@ -133,50 +131,6 @@ class PtxBuilder(IndexEmitter):
         """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements)."""
         return self.bindings.fragment(self, buffer)
 
-    def local_words(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-        """Return the registers that hold ``bits`` bits, starting at an element, or None if one of them also holds other elements."""
-        words = self.fragment(buffer)
-        first, word = start_elem * buffer.dtype.bits, words[0].bits
-        if first % word or bits % word:
-            return None
-        return words[first // word : (first + bits) // word]
-
-    def read_local(self, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
-        """Return registers that hold ``bits`` bits of a local buffer from an element on. Bits of a wider register are extracted."""
-        whole = self.local_words(buffer, start_elem, bits)
-        if whole is not None:
-            return whole
-        word, position = self._within_word(buffer, start_elem, bits)
-        if position == 0 and bits in (8, 16):
-            return [word]  # a narrow store takes the low bits
-        result = self.reg("b32")
-        self.instr("bfe.u32", result, word, position, bits)
-        return [result]
-
-    def write_local(
-        self, buffer: Buffer, start_elem: int, bits: int, registers: Registers, *, guard: Register | None = None
-    ) -> None:
-        """Write ``bits`` bits to a local buffer, starting at an element, if ``guard`` is true. Other elements keep their values."""
-        whole = self.local_words(buffer, start_elem, bits)
-        if whole is not None:
-            if len(whole) != len(registers):
-                raise PtxError(f"{buffer.name}: {bits} bits need {len(whole)} registers, got {short_repr(registers)}")
-            for word, register in zip(whole, registers, strict=True):
-                self.instr(f"mov.b{word.bits}", word, register, guard=guard)
-            return
-        word, position = self._within_word(buffer, start_elem, bits)
-        if word not in self._started and not self.bindings.inlined:
-            self._started.add(word)
-            self.place_first(f"\tmov.b32 {word}, 0;")  # bfi reads the bits that it leaves
-        self.instr("bfi.b32", word, registers[0], word, position, bits, guard=guard)
-
-    def _within_word(self, buffer: Buffer, start_elem: int, bits: int) -> tuple[Register, int]:
-        words = self.fragment(buffer)
-        first, size = start_elem * buffer.dtype.bits, words[0].bits
-        if not 0 <= first < len(words) * size or first % size + bits > size:
-            raise PtxError(f"{buffer.name}: {bits} bits at element {start_elem} must be inside one register")
-        return words[first // size], first % size
-
     # ------------------------------------------------------------------------------------------- what a kernel needs
 
     def require(self, *, version: Version, why: str) -> None:
@@ -219,38 +173,3 @@ class PtxBuilder(IndexEmitter):
         """
         self._required = merge(self._required, recipe.needs_on(self.target))
         return self.bindings.host_parameter(self, recipe)
-
-    # ------------------------------------------------------------------------------------------- asynchronous copies
-
-    def mapa(self, address: Address, rank: Int) -> Address:
-        """Return a shared address mapped to CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
-
-        Only the register is mapped: use an address with ``whole=True`` if its offset may be negative.
-        """
-        if address.space != "shared":
-            raise PtxError(f"mapa: the address must be in shared memory, got {address} in {address.space}")
-        cluster, lower = self.bindings.cluster, bounds_of(rank)[0]
-        if cluster is not None and lower is not None and lower >= cluster:
-            raise RequestError(
-                f"rank must be less than {cluster}, the cluster size of this kernel, got {short_repr(rank)}: pass a larger cluster= to build"
-            )
-        if type(rank) is int and not 0 <= rank < 16:
-            raise PtxError(f"mapa: rank must be from 0 to 15, got {short_repr(rank)}")
-        block = self.blocks[-1]
-
-        def compute() -> Register:
-            chosen, result = self.operand(rank), self.reg("b32")
-            self.instr("mapa.shared::cluster.u32", result, address.base, chosen)
-            return result
-
-        mapped = block.once(("mapa", address.base, key_of(rank)), compute)
-        return Address("shared::cluster", mapped, address.offset_bytes, address.align_bytes)
-
-    @property
-    def bulk_destination(self) -> str:
-        """The state space for the destination of a bulk or tensor load into the CTA's own shared memory.
-
-        From sm_120 on, ptxas compiles ``shared::cluster`` to a call (``__cuda_syscall_...``) and ``shared::cta`` to an
-        instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets use ``shared::cluster``.
-        """
-        return "shared::cta" if self.target.arch >= 120 else "shared::cluster"

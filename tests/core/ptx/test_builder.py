@@ -16,6 +16,7 @@ from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.programs import edge_of, round_trip, transposed_words
 
 from tilecopy_core.ptx import Address, Line, Needs, PtxBuilder, Register, instruction_of, instructions_in
+from tilecopy_partitions import mapa
 
 GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103", "sm_120"]
@@ -139,7 +140,7 @@ def ptx() -> PtxBuilder:
         (lambda p, a: p.instr("bar.sync", 1, 40), (32,)),
         (lambda p, a: p.instr("mbarrier.init.shared.b64", a, 0), (1048575,)),
         (lambda p, a: p.instr("mbarrier.arrive.expect_tx.shared::cta.b64", "_", a, 2**20), (1048575, 1048576)),
-        (lambda p, a: p.instr(TO_CLUSTER, p.mapa(a, 1), a, 24, p.mapa(a, 1)), (16, 24)),
+        (lambda p, a: p.instr(TO_CLUSTER, mapa(p, a, 1), a, 24, mapa(p, a, 1)), (16, 24)),
         (lambda p, a: p.instr(TO_CLUSTER, a, a, 16, a), ("shared::cluster",)),
         (lambda p, a: p.instr(LOAD, a, GLOBAL, 24, a), (16, 24)),
         (lambda p, a: p.instr(LOAD, a, a, 16, a), ("global", "shared")),
@@ -168,7 +169,7 @@ def test_what_the_builder_writes_and_refuses(ptx: PtxBuilder) -> None:
     with pytest.raises(tc.PtxError, match=mentions("sm_100")):
         ptx.load(Address("global", "%rd0", 0, 32), 256)
     barrier = ptx.address(HELD)
-    assert len({ptx.mapa(barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
+    assert len({mapa(ptx, barrier, rank).base for rank in (0, 1, 0, 2)}) == 3, "one register a rank"
     assert header_target(Needs(known=False), tc.target_of("sm_90a"))[1] == tc.target_of("sm_90a")
     assert header_target(Needs(80, (7, 0)), tc.target_of("sm_90a"))[1] == tc.target_of("sm_80")
 

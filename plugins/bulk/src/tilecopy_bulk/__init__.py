@@ -21,6 +21,7 @@ from tilecopy_partitions import (
     ChunkPartition,
     SideAddresses,
     VectorPartition,
+    bulk_destination,
     emit_chunks,
     first_failure,
     fits_one_phase,
@@ -130,7 +131,7 @@ def tilecopy_emit(request: CopyRequest, partition: BulkPartition, ptx: PtxBuilde
     """Write one bulk copy per chunk, without a wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
-    opcode = f"cp.async.bulk.{ptx.bulk_destination}.global.mbarrier::complete_tx::bytes"
+    opcode = f"cp.async.bulk.{bulk_destination(ptx)}.global.mbarrier::complete_tx::bytes"
     emit_chunks(ptx, partition.copies, opcode, ptx.element(mbar))
     if partition.prefetches is not None:
         rounds = partition.prefetches.rounds

@@ -26,6 +26,7 @@ from tilecopy_partitions import (
     SideAddresses,
     first_failure,
     fits_one_phase,
+    mapa,
     mbarrier_of,
     no_replica,
     one_mbarrier,
@@ -121,9 +122,9 @@ def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuild
     """Write ``mapa`` and one bulk copy per chunk, without a wait."""
     mbar, rank = mbarrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
-    barrier = ptx.mapa(ptx.element(mbar, whole=True), rank)
+    barrier = mapa(ptx, ptx.element(mbar, whole=True), rank)
     rounds = partition.rounds
     src, dst = SideAddresses(ptx, rounds.src, rounds, 0), SideAddresses(ptx, rounds.dst, rounds, 0, whole=True)
     for turn in round_indices(ptx, rounds.outer):
-        remote = ptx.mapa(dst.address(turn), rank)
+        remote = mapa(ptx, dst.address(turn), rank)
         ptx.instr(COPY, remote, src.address(turn), partition.chunk_bytes, barrier)

@@ -15,6 +15,7 @@ from tilecopy_partitions import (
     first_failure,
     fragment_and_memory,
     owned_fragment,
+    read_local,
     scope_in,
     whole_byte_elements,
 )
@@ -92,7 +93,7 @@ def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuil
     with by_owners(ptx, partition.warps, store=store):
         places = AddressBase(ptx, partition.other.buffer, partition.offset(ptx.tid), partition.swizzle)
         for batch in partition.batches:
-            words = [ptx.read_local(local, first, 32)[0] for first in batch.registers]
+            words = [read_local(ptx, local, first, 32)[0] for first in batch.registers]
             registers = f"{{{', '.join(map(str, words))}}}"
             address = places.at(batch.place)
             ptx.instr(opcode, *((address, registers) if store else (registers, address)))

@@ -5,7 +5,7 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 """
 
 from . import tcgen05
-from .chunk_partition import ChunkPartition, emit_chunks, partition_chunks
+from .chunk_partition import ChunkPartition, bulk_destination, emit_chunks, mapa, partition_chunks
 from .edge_predicates import all_of, opposite, range_predicate
 from .fragment_owners import (
     Digit,
@@ -20,6 +20,7 @@ from .fragment_owners import (
     thread_axes,
     why_no_owners,
 )
+from .fragment_words import local_words, read_local, write_local
 from .fragments import mma_fragment, tile_fragment
 from .host_parameters import HostBytes, TensorMap, tensor_place
 from .predicate_checks import (
@@ -66,13 +67,26 @@ from .vector_partition import (
 # In the order of the table in docs/plugins.md.
 __all__ = ["by_descending_stride", "orders_of", "refine", "slice_layout"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
-__all__ += ["ChunkPartition", "partition_chunks", "emit_chunks", "Guard", "guards_of", "Masks", "emit_with_edges"]
+__all__ += [
+    "ChunkPartition",
+    "partition_chunks",
+    "emit_chunks",
+    "bulk_destination",
+    "mapa",
+    "Guard",
+    "guards_of",
+    "Masks",
+    "emit_with_edges",
+]
 __all__ += ["branch_on_edges", "range_predicate", "all_of", "opposite"]
 __all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_indices", "emit_through_registers"]
 __all__ += [
     "Digit",
     "axis_index",
     "by_thread",
+    "local_words",
+    "read_local",
+    "write_local",
     "digits_of",
     "fragment_and_memory",
     "owned_fragment",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import gcd
 
+from tilecopy_core.errors import PtxError, RequestError
 from tilecopy_core.plugin import (
+    Address,
     CopyRequest,
     Decline,
     Int,
@@ -12,11 +14,15 @@ from tilecopy_core.plugin import (
     Pair,
     PtxBuilder,
     Region,
+    Register,
     TileLayout,
+    bounds_of,
     divisor_of,
     frozen,
     is_multiple,
+    key_of,
     m,
+    short_repr,
     structural_equal,
 )
 from tilecopy_core.ptx import Operand
@@ -91,6 +97,39 @@ def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operan
     dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for turn in round_indices(ptx, rounds.outer):
         ptx.instr(opcode, dst.address(turn), src.address(turn), partition.chunk_bytes, *operands)
+
+
+def bulk_destination(ptx: PtxBuilder) -> str:
+    """Return the state space for the destination of a bulk or tensor load into the CTA's own shared memory.
+
+    From sm_120 on, ptxas compiles ``shared::cluster`` to a call (``__cuda_syscall_...``) and ``shared::cta`` to an
+    instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets use ``shared::cluster``.
+    """
+    return "shared::cta" if ptx.target.arch >= 120 else "shared::cluster"
+
+
+def mapa(ptx: PtxBuilder, address: Address, rank: Int) -> Address:
+    """Return a shared address mapped to CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
+
+    Only the register is mapped: use an address with ``whole=True`` if its offset may be negative.
+    """
+    if address.space != "shared":
+        raise PtxError(f"mapa: the address must be in shared memory, got {address} in {address.space}")
+    cluster, lower = ptx.bindings.cluster, bounds_of(rank)[0]
+    if cluster is not None and lower is not None and lower >= cluster:
+        raise RequestError(
+            f"rank must be less than {cluster}, the cluster size of this kernel, got {short_repr(rank)}: pass a larger cluster= to build"
+        )
+    if type(rank) is int and not 0 <= rank < 16:
+        raise PtxError(f"mapa: rank must be from 0 to 15, got {short_repr(rank)}")
+
+    def compute() -> Register:
+        chosen, result = ptx.operand(rank), ptx.reg("b32")
+        ptx.instr("mapa.shared::cluster.u32", result, address.base, chosen)
+        return result
+
+    mapped = ptx.blocks[-1].once(("mapa", address.base, key_of(rank)), compute)
+    return Address("shared::cluster", mapped, address.offset_bytes, address.align_bytes)
 
 
 def _chunk_elems(dst: TileLayout, src: TileLayout, ordered: list[Pair]) -> tuple[int, bool]:

@@ -32,9 +32,11 @@ from tilecopy_partitions import (
     opposite,
     owning_threads,
     range_predicate,
+    read_local,
     round_indices,
     thread_axes,
     why_no_owners,
+    write_local,
 )
 
 from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
@@ -238,7 +240,7 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
             address = ptx.address(other.buffer, place_of(other.buffer, coordinates), other.buffer.layout.swizzle)
             mask = both if isinstance(both, Register) else None
             if store:
-                values = ptx.read_local(fragment.buffer, register, bits)
+                values = read_local(ptx, fragment.buffer, register, bits)
                 ptx.store(Access(address, mask), bits, values, relaxed=request.relaxed)
                 continue
             into = ptx.regs("b64", 1) if bits == 64 else ptx.regs("b32", max(1, bits // 32))
@@ -249,4 +251,4 @@ def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxB
                 ptx.load(Access(address, mask), bits, into)
             if both is not False:
                 guard = both if isinstance(both, Register) else None
-                ptx.write_local(fragment.buffer, register, bits, into, guard=guard)
+                write_local(ptx, fragment.buffer, register, bits, into, guard=guard)

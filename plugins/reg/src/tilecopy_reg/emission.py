@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tilecopy_core.plugin import Address, CopyRequest, PtxBuilder, Register, m
-from tilecopy_partitions import AddressBase, all_of, branch_on_edges, by_owners, masked_access, range_predicate
+from tilecopy_partitions import (
+    AddressBase,
+    all_of,
+    branch_on_edges,
+    by_owners,
+    local_words,
+    masked_access,
+    range_predicate,
+    read_local,
+    write_local,
+)
 
 from .partition import FragmentPartition
 
@@ -36,7 +46,7 @@ def _vectors(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder
         if request.src.buffer.space != "local":
             _load(ptx, partition, register, address, mask, request.fill)
         elif mask is not False:
-            values = ptx.read_local(partition.fragment.buffer, register, partition.vec_bits)
+            values = read_local(ptx, partition.fragment.buffer, register, partition.vec_bits)
             ptx.store(masked_access(address, mask), partition.vec_bits, values, relaxed=request.relaxed)
 
 
@@ -50,14 +60,14 @@ def _load(
 ) -> None:
     """Load a vector into the fragment; outside of the array, fill or keep it as the request says."""
     fragment, bits = partition.fragment.buffer, partition.vec_bits
-    whole = ptx.local_words(fragment, register, bits)
+    whole = local_words(ptx, fragment, register, bits)
     if mask is False:
         if fill is not None and whole is not None:
             ptx.fill(whole, fill)
         elif fill is not None:
-            ptx.write_local(fragment, register, bits, ptx.constant(fill, bits))
+            write_local(ptx, fragment, register, bits, ptx.constant(fill, bits))
         return
     loaded = ptx.load(masked_access(address, mask, fill), bits, whole)
     if whole is None:
         kept = mask if isinstance(mask, Register) and fill is None else None
-        ptx.write_local(fragment, register, bits, loaded, guard=kept)
+        write_local(ptx, fragment, register, bits, loaded, guard=kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tilecopy_core.plugin import Condition, CopyRequest, PtxBuilder, Register
-from tilecopy_partitions import fragment_and_memory, tcgen05
+from tilecopy_partitions import fragment_and_memory, local_words, tcgen05
 
 from .shapes import LANES
 from .transfers import LaneTransfer, TransferPartition
@@ -26,7 +26,7 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
         constant = partition.column if isinstance(partition.column, int) else 0
         for transfer in partition.transfers:
             words = [
-                ptx.local_words(fragment.buffer, register * LANES // fragment.buffer.dtype.bits, 32)
+                local_words(ptx, fragment.buffer, register * LANES // fragment.buffer.dtype.bits, 32)
                 for register in transfer.registers
             ]
             registers = "{" + ", ".join(str(word) for group in words for word in group or ()) + "}"

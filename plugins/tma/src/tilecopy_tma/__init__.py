@@ -23,6 +23,7 @@ from tilecopy_core.plugin import (
 )
 from tilecopy_partitions import (
     SideAddresses,
+    bulk_destination,
     first_failure,
     fits_one_phase,
     mbarrier_of,
@@ -114,7 +115,7 @@ def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)
-    opcode = (LOAD if mask is None else MULTICAST).format(len(partition.starts), ptx.bulk_destination)
+    opcode = (LOAD if mask is None else MULTICAST).format(len(partition.starts), bulk_destination(ptx))
     masked = () if mask is None else (_of_16_bits(ptx, mask),)
     dst = SideAddresses(ptx, partition.rounds.dst, partition.rounds, 0)
     for turn in round_indices(ptx, partition.rounds.outer):

@@ -428,7 +428,11 @@ def register_on(request: CopyRequest, partition: Any) -> Any:
 
 
 def rank(change: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
-    return {"mapa": lambda ptx, address, rank: ptx.mapa(address, change(rank))}
+    def instr(ptx: Any, opcode: str, *operands: Any, **more: Any) -> None:
+        changed = (*operands[:-1], change(operands[-1])) if opcode.startswith("mapa") else operands
+        ptx.instr(opcode, *changed, **more)
+
+    return {"instr": instr}
 
 
 def own_barrier(ptx: Any, opcode: str, dst: Any, src: Any, nbytes: int, barrier: Any) -> None:

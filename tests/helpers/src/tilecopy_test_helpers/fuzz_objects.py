@@ -74,7 +74,7 @@ PARTS: dict[str, Callable[[Objects], Any]] = {
     "pred": lambda w: w.ptx.reg("pred"),
     "at": lambda w: w.ptx.address(w.s),
     "bar": lambda w: w.ptx.address(w.mbar.buffer),
-    "far": lambda w: w.ptx.mapa(w.at, 1),
+    "far": lambda w: tilecopy_partitions.mapa(w.ptx, w.at, 1),
     "writes": lambda w: partial(w.ptx.instr, "fence.proxy.async"),
 }
 """What the objects have, each made from others."""

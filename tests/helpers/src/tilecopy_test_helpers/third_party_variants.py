@@ -27,10 +27,12 @@ from tilecopy_partitions import (
     by_descending_stride,
     first_failure,
     no_replica,
+    read_local,
     refine,
     scope_in,
     slice_layout,
     whole_byte_elements,
+    write_local,
 )
 
 
@@ -246,7 +248,7 @@ class Renamed:
         """One move a register."""
         bits = request.src.buffer.dtype.bits
         for source, target in partition.pairs:
-            ptx.write_local(request.dst.buffer, target, bits, ptx.read_local(request.src.buffer, source, bits))
+            write_local(ptx, request.dst.buffer, target, bits, read_local(ptx, request.src.buffer, source, bits))
 
 
 elementwise = Elementwise()

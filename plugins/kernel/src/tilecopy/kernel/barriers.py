@@ -10,6 +10,7 @@ from tilecopy_core.errors import FLAG, RequestError, checked, frozen, optional, 
 from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
+from tilecopy_partitions import mapa
 
 from . import instructions
 from .recording import Recorder
@@ -76,7 +77,7 @@ class Mbarrier:
             self._kernel._check_symbols(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
-            address = at if cta_rank is None else ptx.mapa(at, cta_rank)
+            address = at if cta_rank is None else mapa(ptx, at, cta_rank)
             instructions.mbarrier_arrive(ptx, address, relaxed=relaxed)
 
         self._record("arrive", index, write)

@@ -15,6 +15,7 @@ from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits
 from tilecopy_core.memory import Outside, Region
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
+from tilecopy_partitions import read_local, write_local
 
 from ..emission_checks import emit_checked
 from .bounds import NOTHING, Alternatives, Facts, conjunction, never_negative, with_ends_proved
@@ -168,7 +169,7 @@ class Load:
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
             assert isinstance(offset, int)
-            raw = ptx.read_local(self.element.buffer, offset, bits)[0]
+            raw = read_local(ptx, self.element.buffer, offset, bits)[0]
             if bits in (8, 16):
                 raw = emit(ptx, raw.type, "and.b32", raw, (1 << bits) - 1)
             else:
@@ -238,7 +239,7 @@ class Store:
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
             assert isinstance(offset, int)
-            ptx.write_local(self.element.buffer, offset, dtype.bits, [register])
+            write_local(ptx, self.element.buffer, offset, dtype.bits, [register])
         else:
             ptx.store(ptx.address(self.element.buffer, offset), dtype.bits, [register])
 

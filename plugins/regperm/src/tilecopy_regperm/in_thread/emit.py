@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilecopy_core.plugin import Buffer, PtxBuilder, Register
-from tilecopy_partitions import by_owners
+from tilecopy_partitions import by_owners, write_local
 
 from ..byte_runs import Field, word_bytes
 from .network import Network, NetworkWord
@@ -72,6 +72,6 @@ def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], va
     for field, value in zip(fields, values, strict=True):
         if not field.whole:
             elem = (field.register * word_bytes(dst) + field.first_byte) // dst.dtype.bytes
-            ptx.write_local(dst, elem, field.count_bytes * 8, [value])
+            write_local(ptx, dst, elem, field.count_bytes * 8, [value])
         elif target[field.register] != value:
             ptx.instr(f"mov.b{value.bits}", target[field.register], value)
