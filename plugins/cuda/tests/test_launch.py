@@ -1178,7 +1178,7 @@ def test_a_fixed_extent_that_no_map_has_is_told_once() -> None:
     """Of a recipe whose variant proved nothing."""
     kernel, fake, cuda = boxed()
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
-    large = attrs.evolve(found, sizes=(*found.sizes[:-1], 2**31))
+    large = attrs.evolve(found, recipe=attrs.evolve(found.recipe, sizes=(*found.recipe.sizes[:-1], 2**31)))
     kernel = attrs.evolve(kernel, parameters=tuple(large if p is found else p for p in kernel.parameters))
     with pytest.raises(tc.LaunchError, match=mentions("A", 2147483648)):
         cuda.launch(kernel, (rows(B0), rows(A0)))
@@ -1193,7 +1193,7 @@ def test_strides_that_no_map_has(step: int, told: tuple[object, ...]) -> None:
     """Of a recipe whose variant proved nothing."""
     kernel, fake, cuda = boxed()
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
-    strange = attrs.evolve(found, strides_bytes=(2 * step,))
+    strange = attrs.evolve(found, recipe=attrs.evolve(found.recipe, strides_bytes=(2 * step,)))
     kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
     with pytest.raises(tc.LaunchError, match=mentions("A", *told, 16, 40)):
         cuda.launch(kernel, (rows(B0), rows(A0)))
@@ -1203,7 +1203,8 @@ def test_strides_that_no_map_has(step: int, told: tuple[object, ...]) -> None:
 def test_the_address_of_a_map_is_a_multiple_of_16() -> None:
     kernel, fake, cuda = boxed()
     (found,) = [p for p in kernel.parameters if isinstance(p, TensorMapParameter)]
-    strange = attrs.evolve(found, start_bytes=8)
+    array = attrs.evolve(found.recipe.array, storage_offset=4)
+    strange = attrs.evolve(found, recipe=attrs.evolve(found.recipe, array=array))
     kernel = attrs.evolve(kernel, parameters=tuple(strange if p is found else p for p in kernel.parameters))
     with pytest.raises(tc.LaunchError, match=mentions("A", "0x7f0000001008", 16)):
         cuda.launch(kernel, (rows(B0), rows(A0)))

@@ -66,11 +66,7 @@ def _text_of(path: Path) -> str:
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
-    """Return the kernel of a record, after all checks.
-
-    Raises:
-        LaunchError: the record is not valid, has another format, or is not that of this text; the message has ``where``.
-    """
+    """Return the kernel of a record, or raise LaunchError, with ``where``, unless it is a valid record of this format and text."""
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
         raise LaunchError(f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:
@@ -115,7 +111,7 @@ def _kernel(record: schema.LaunchRecord, text: str) -> BuiltKernel:
         threads=record.block[0],
         parameters=parameters,
         mutated_args=frozenset(p.name for p in parameters if isinstance(p, ArrayParameter) and p.written),
-        grid=None if record.grid is None else _all(record.grid, names),
+        grid=_read(record.grid, names),
         cluster=record.cluster,
         shared_bytes=record.shared_bytes,
         dynamic_shared=bool(record.dynamic_shared_bytes),
@@ -179,21 +175,22 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         raise ValueError("a line of the PTX has a statement number that is too large")
 
 
-def _all(texts: tuple[int | str | None, ...], names: Mapping[str, Int]) -> Any:
-    """Return the integers of expressions; None stays None."""
-    return tuple(None if text is None else read(text, names) for text in texts)
+def _read(text: Any, names: Mapping[str, Int]) -> Any:
+    """Return the integer of an expression, or those of a tuple of expressions; None stays None."""
+    if isinstance(text, tuple):
+        return tuple(_read(each, names) for each in text)
+    return None if text is None else read(text, names)
 
 
 def _read_parameter(record: schema.ArrayRecord | schema.ScalarRecord, names: Mapping[str, Int]) -> Parameter:
     if isinstance(record, schema.ArrayRecord):
-        shape, strides = _all(record.shape, names), _all(record.strides_elems, names)
+        shape, strides = _read((record.shape, record.strides_elems), names)
         return ArrayParameter(record.name, shape, strides, dtype_of(record.dtype), record.align_bytes, record.written)
     number = record.multiple_of, record.lower, record.upper
     type = {"int32": "b32", "int64": "b64"}[record.type]
     if isinstance(record, schema.SizeRecord):
         return SizeParameter(record.name, type, record.read_from, *number)
-    within = None if record.within is None else _all(record.within, names)
-    return ScalarParameter(record.name, type, *number, within)
+    return ScalarParameter(record.name, type, *number, _read(record.within, names))
 
 
 def _read_recipe(
@@ -207,7 +204,7 @@ def _read_recipe(
                 f"{recipe.name} must begin at an element of {recipe.array}, got an offset of {start} bytes"
             )
         array = Buffer((1,), recipe.dtype, space="global", name=recipe.array, storage_offset=start // size)
-        sizes, strides = _all(recipe.sizes, names), _all(recipe.strides_bytes, names)
+        sizes, strides = _read((recipe.sizes, recipe.strides_bytes), names)
         return TensorMap(array, sizes, strides, recipe.box, recipe.swizzle, recipe.fill, recipe.element_strides)
     try:
         make = function_named(recipe.function)
@@ -218,10 +215,9 @@ def _read_recipe(
             f"({type(error).__name__}: {error}); install its package (the kernel's variants come from {packages})"
         ) from error
     buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in recipe.arrays)
-    return HostBytes(make, buffers, _all(recipe.numbers, names), recipe.size_bytes, recipe.align_bytes)
+    return HostBytes(make, buffers, _read(recipe.numbers, names), recipe.size_bytes, recipe.align_bytes)
 
 
 def _read_bound(record: schema.BoundRecord, names: Mapping[str, Int]) -> Bound:
-    value, most, extent = _all((record.value, record.most, record.extent), names)
-    known = tuple(_all(facts, names) for facts in record.known)
+    value, most, known, extent = _read((record.value, record.most, record.known, record.extent), names)
     return Bound(value, record.least, most, known, record.what, record.where, extent)

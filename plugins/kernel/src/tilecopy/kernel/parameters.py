@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
@@ -29,6 +29,9 @@ from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
 from ..overlap import StridedMemory, overlaps_itself
+
+if TYPE_CHECKING:
+    from tilecopy_partitions import HostBytes, TensorMap
 
 
 @frozen(eq=False)
@@ -534,22 +537,16 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @frozen
 class ComputedParameter(Parameter):
-    """A parameter whose bytes each launch computes from the addresses of arrays and from numbers.
+    """A parameter whose bytes each launch computes from the addresses of arrays and from numbers, as its recipe says."""
 
-    Attributes:
-        size_bytes: the number of bytes.
-        align_bytes: a divisor of its address in the parameter space.
-    """
-
-    size_bytes: int
-    align_bytes: int
+    recipe: Recipe
 
     takes_argument: ClassVar[bool] = False
 
     @property
     def type(self) -> str:
-        """The alignment and type of a byte array. In PTX, the length follows the parameter's name."""
-        return f"align {self.align_bytes} .b8"
+        """The alignment and type of a byte array. In PTX, its length follows its name."""
+        return f"align {self.recipe.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
         """Do nothing, because the bytes are computed from other parameters."""
@@ -557,58 +554,45 @@ class ComputedParameter(Parameter):
 
 @frozen
 class BytesParameter(ComputedParameter):
-    """A parameter whose bytes a function computes from addresses and integers (:class:`tilecopy_partitions.HostBytes`)."""
+    """A parameter whose bytes a function computes from addresses and integers."""
 
-    make: Callable[[tuple[int, ...], tuple[int, ...]], bytes]
-    arrays: tuple[str, ...]
-    numbers: tuple[Int, ...]
+    recipe: HostBytes
 
     def encode(self, binding: Binding) -> bytes:
-        """Call the function, check the number of bytes that it returns, and return the bytes.
-
-        Raises:
-            LaunchError: the function raises, or returns anything but ``size_bytes`` bytes.
-        """
+        """Call the function and return its bytes, or raise LaunchError if it fails or returns another number of bytes."""
+        make, size_bytes = self.recipe.make, self.recipe.size_bytes
         where = f"kernel {binding.kernel}, parameter {self.name}"
-        addresses = tuple(binding.addresses[name] for name in self.arrays)
+        addresses = tuple(binding.addresses[array.name] for array in self.recipe.arrays)
         try:
-            data_bytes = self.make(addresses, tuple(value_of(number, binding.numbers) for number in self.numbers))
+            data_bytes = make(addresses, tuple(value_of(number, binding.numbers) for number in self.recipe.numbers))
         except Exception as error:  # whatever the package's function raises
-            raise LaunchError(f"{where}: {self.make.__qualname__} raised {type(error).__name__}: {error}") from error
-        if not isinstance(data_bytes, bytes) or len(data_bytes) != self.size_bytes:
+            raise LaunchError(f"{where}: {make.__qualname__} raised {type(error).__name__}: {error}") from error
+        if not isinstance(data_bytes, bytes) or len(data_bytes) != size_bytes:
             raise LaunchError(
-                f"{where}: {self.make.__qualname__} must return {self.size_bytes} bytes, got {short_repr(data_bytes)}"
+                f"{where}: {make.__qualname__} must return {size_bytes} bytes, got {short_repr(data_bytes)}"
             )
         return data_bytes
 
 
 @frozen
 class TensorMapParameter(ComputedParameter):
-    """A tensor map of an array (:class:`tilecopy_partitions.TensorMap`), innermost dimension first.
+    """A tensor map of an array, innermost dimension first."""
 
-    Attributes:
-        array: the name of the array's parameter.
-        start_bytes: the offset of the map's first element from that of the array.
-    """
+    recipe: TensorMap
 
-    array: str
-    start_bytes: Int
-    dtype: DType
-    sizes: tuple[Int, ...]
-    strides_bytes: tuple[Int, ...]
-    box: tuple[int, ...]
-    element_strides: tuple[int, ...]
-    swizzle: str
-    fill: str
+    @property
+    def start_bytes(self) -> Int:
+        """The offset of the map's first element from that of the array's parameter."""
+        return self.recipe.array.storage_offset * self.recipe.array.dtype.bytes
 
     def check(self, binding: Binding) -> None:
         """Check that sizes and strides are within the limits of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
-        where = f"kernel {binding.kernel}, argument {self.array}"
-        for size in self.sizes:
+        where = f"kernel {binding.kernel}, argument {self.recipe.array.name}"
+        for size in self.recipe.sizes:
             if not 1 <= (value := value_of(size, binding.numbers)) < 1 << 31:
                 named = "" if isinstance(size, int) else f"{size} = "
                 raise LaunchError(f"{where}: extents of a tensor map must be 1 to 2**31 - 1, got {named}{value}")
-        for stride in self.strides_bytes:
+        for stride in self.recipe.strides_bytes:
             value = value_of(stride, binding.numbers)
             if value % 16 or not 0 <= value < 1 << 40:
                 raise LaunchError(
@@ -616,28 +600,29 @@ class TensorMapParameter(ComputedParameter):
                 )
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the tensor map as bytes, encoded by the executor."""
+        """Return the bytes of the map, which the executor encodes."""
+        recipe, array = self.recipe, self.recipe.array
         if binding.encode_map is None:
             raise LaunchError(
-                f"kernel {binding.kernel} needs a tensor map of {self.array}, but this executor cannot encode tensor maps"
+                f"kernel {binding.kernel} needs a tensor map of {array.name}, but this executor cannot encode tensor maps"
             )
-        address = binding.addresses[self.array] + value_of(self.start_bytes, binding.numbers)
+        address = binding.addresses[array.name] + value_of(self.start_bytes, binding.numbers)
         if address % 16:
             raise LaunchError(
-                f"kernel {binding.kernel}, argument {self.array}: the address of a tensor map must be a multiple of 16 bytes, got 0x{address:x}"
+                f"kernel {binding.kernel}, argument {array.name}: the address of a tensor map must be a multiple of 16 bytes, got 0x{address:x}"
             )
         return binding.encode_map(
             TensorMapArgs(
-                self.array,
+                array.name,
                 address,
-                str(self.dtype),
-                self.dtype.bits,
-                tuple(value_of(size, binding.numbers) for size in self.sizes),
-                tuple(value_of(stride, binding.numbers) for stride in self.strides_bytes),
-                self.box,
-                self.element_strides,
-                self.swizzle,
-                self.fill,
+                str(array.dtype),
+                array.dtype.bits,
+                tuple(value_of(size, binding.numbers) for size in recipe.sizes),
+                tuple(value_of(stride, binding.numbers) for stride in recipe.strides_bytes),
+                recipe.box,
+                recipe.element_strides,
+                recipe.swizzle,
+                recipe.fill,
             )
         )
 
@@ -645,47 +630,22 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter that a recipe computes.
-
-    Args:
-        recipe: the recipe.
-        name: the name of the parameter.
-        arrays: the names of the kernel's arrays.
-        scalars: the kernel's sizes and scalars.
-
-    Raises:
-        RequestError: the recipe depends on something else.
-    """
+    """Return the parameter that a recipe computes, or raise RequestError if it depends on more than these arrays and scalars."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
-    made_of: tuple[Buffer, ...]
-    if not isinstance(recipe, (TensorMap, HostBytes)):
-        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")
+    parameter: ComputedParameter
+    read_arrays: tuple[Buffer, ...]
     if isinstance(recipe, TensorMap):
-        made_of, integers = (recipe.array,), (*recipe.sizes, *recipe.strides_bytes, recipe.array.storage_offset)
+        parameter, read_arrays = TensorMapParameter(name, recipe), (recipe.array,)
+        integers = (*recipe.sizes, *recipe.strides_bytes, recipe.array.storage_offset)
+    elif isinstance(recipe, HostBytes):
+        parameter, read_arrays, integers = BytesParameter(name, recipe), recipe.arrays, recipe.numbers
     else:
-        made_of, integers = recipe.arrays, recipe.numbers
-    for array in made_of:
+        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")
+    for array in read_arrays:
         if array.name not in arrays:
             raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
-            raise RequestError(f"parameter {name}: {number} must use only sizes and scalars, got {', '.join(unknown)}")
-    if isinstance(recipe, HostBytes):
-        names = tuple(array.name for array in recipe.arrays)
-        return BytesParameter(name, recipe.size_bytes, recipe.align_bytes, recipe.make, names, recipe.numbers)
-    array = recipe.array
-    return TensorMapParameter(
-        name,
-        recipe.size_bytes,
-        recipe.align_bytes,
-        array.name,
-        array.storage_offset * array.dtype.bytes,
-        array.dtype,
-        recipe.sizes,
-        recipe.strides_bytes,
-        recipe.box,
-        recipe.element_strides,
-        recipe.swizzle,
-        recipe.fill,
-    )
+            raise RequestError(f"parameter {name} depends on {number}, but {', '.join(unknown)} is not known at launch")
+    return parameter

@@ -9,10 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import attrs
 from msgspec import to_builtins
 
 from tilecopy_core.errors import RequestError, short_repr
-from tilecopy_core.integers import Expr, Int, Symbol
+from tilecopy_core.integers import Expr, Symbol
 from tilecopy_core.registry import LOCK, __version__
 
 from ..atomic_files import write_files
@@ -48,17 +49,13 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
 
 
 def record_of(kernel: Any) -> dict[str, Any]:
-    """Return the launch record of a kernel as JSON values.
-
-    Raises:
-        RequestError: a function that computes a parameter cannot be imported by its name.
-    """
+    """Return the launch record of a kernel as JSON values, or raise RequestError if a recipe's function is not importable by name."""
     names = _SymbolNames(kernel.scalars)
     parameters, offset = list[Any](), 0
     for parameter in kernel.parameters:
         size = align = 4 if parameter.type == "b32" else 8
         if isinstance(parameter, ComputedParameter):
-            size, align = parameter.size_bytes, parameter.align_bytes
+            size, align = parameter.recipe.size_bytes, parameter.recipe.align_bytes
         offset = -(-offset // align) * align
         parameters.append(_parameter(kernel, parameter, offset, names))
         offset += size
@@ -74,22 +71,13 @@ def record_of(kernel: Any) -> dict[str, Any]:
         parameters=tuple(parameters),
         parameters_bytes=offset,
         block=(kernel.threads, 1, 1),
-        grid=None if kernel.grid is None else names.texts(kernel.grid),
+        grid=names.texts(kernel.grid),
         cluster=kernel.cluster,
         dynamic_shared_bytes=kernel.shared_bytes if kernel.dynamic_shared else 0,
         shared_bytes=kernel.shared_bytes,
         shared=kernel.allocations,
         checks=schema.ChecksRecord(
-            tuple(
-                schema.BoundRecord(
-                    least=b.least,
-                    what=b.what,
-                    where=b.where,
-                    known=tuple(map(names.texts, b.known)),
-                    **dict(zip(("value", "most", "extent"), names.texts((b.value, b.most, b.extent)), strict=True)),
-                )
-                for b in kernel.bounds
-            ),
+            tuple(schema.BoundRecord(*names.texts(attrs.astuple(bound, recurse=False))) for bound in kernel.bounds),
             tuple(
                 schema.IndexAssertionRecord(v.line, v.register, v.clamped, *names.texts((v.lower, v.upper)))
                 for v in kernel.index_assertions
@@ -117,9 +105,11 @@ class _SymbolNames:
             self._names[symbol] = unique_name(re.sub(r"\W", "_", symbol.name), self._names.values())
         return self._names[symbol]
 
-    def texts(self, values: tuple[Int | None, ...]) -> Any:
-        """Return integers as Python expressions of symbol names. Plain integers and None stay unchanged."""
-        return tuple(as_python(value, self.of) if isinstance(value, Expr) else value for value in values)
+    def texts(self, value: Any) -> Any:
+        """Return a value in which symbolic integers, also those in tuples, are Python expressions of symbol names."""
+        if isinstance(value, tuple):
+            return tuple(map(self.texts, value))
+        return as_python(value, self.of) if isinstance(value, Expr) else value
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
         """Return a record of each symbol that has a name: those of parameters, and those passed to :meth:`of`."""
@@ -136,24 +126,25 @@ def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNam
     match parameter:
         case ArrayParameter(_, shape, strides, dtype, align_bytes, written):
             return schema.ArrayRecord(name, offset, str(dtype), texts(shape), texts(strides), align_bytes, written)
-        case TensorMapParameter(array=array, start_bytes=start, dtype=dtype) as m:
-            (start_bytes,), sizes, strides = texts((start,)), texts(m.sizes), texts(m.strides_bytes)
-            more = m.box, m.element_strides, m.swizzle, m.fill
-            return schema.TensorMapRecord(name, offset, array, start_bytes, str(dtype), sizes, strides, *more)
-        case BytesParameter(_, size_bytes, align_bytes, _, arrays, numbers):
-            function = _name_of_function(kernel, parameter)
-            return schema.HostBytesRecord(name, offset, function, arrays, texts(numbers), size_bytes, align_bytes)
+        case TensorMapParameter(_, recipe):
+            values = texts((parameter.start_bytes, str(recipe.array.dtype), recipe.sizes, recipe.strides_bytes))
+            more: Any = recipe.box, recipe.element_strides, recipe.swizzle, recipe.fill
+            return schema.TensorMapRecord(name, offset, recipe.array.name, *values, *more)
+        case BytesParameter(_, recipe):
+            function, arrays = _name_of_function(kernel, parameter), tuple(array.name for array in recipe.arrays)
+            more = recipe.size_bytes, recipe.align_bytes
+            return schema.HostBytesRecord(name, offset, function, arrays, texts(recipe.numbers), *more)
     assert isinstance(parameter, NumberParameter)
     type, size = ("int64", 8) if parameter.type == "b64" else ("int32", 4)
     number = name, offset, type, size, parameter.multiple_of, parameter.lower, parameter.upper
     if isinstance(parameter, SizeParameter):
         return schema.SizeRecord(*number, read_from=parameter.sources)  # type: ignore[arg-type]
     assert isinstance(parameter, ScalarParameter)
-    return schema.ScalarRecord(*number, within=parameter.within and texts(parameter.within))  # type: ignore[arg-type]
+    return schema.ScalarRecord(*number, within=texts(parameter.within))  # type: ignore[arg-type]
 
 
 def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
-    make = parameter.make
+    make = parameter.recipe.make
     name = f"{make.__module__}:{make.__qualname__}"
     try:
         same = make.__module__ != "__main__" and function_named(name) is make
