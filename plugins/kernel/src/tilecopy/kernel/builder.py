@@ -728,7 +728,7 @@ class KernelBuilder(Recorder):
                 )
 
         try:
-            inline = InlineText.of(text, operands, out, self._inline_names | self._names_in_text())
+            inline = InlineText(text, operands, out, self._inline_names | self._names_in_text())
         except RequestError as error:
             raise RequestError(f"{error}\n  at {self._where()}") from None
         self._inline_names |= inline.declared

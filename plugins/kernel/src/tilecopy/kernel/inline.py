@@ -37,147 +37,101 @@ _CONSTANTS = frozenset({"_", "WARP_SZ"})
 """Names that need no declaration (PTX ISA, predefined constants; ``_`` drops a result)."""
 
 
-@attrs.frozen(eq=False)
 class InlineText:
-    """Checked PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace them; the last operands are outputs.
+    """PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace them. It is checked when it is created.
+
+    Args:
+        text: the text as the user wrote it.
+        operands: values, integers, elements and regions of fragments that it reads.
+        out: regions of fragments that it may write, see :func:`check_outputs`.
+        names: the names that the kernel declares.
 
     Attributes:
-        text: the text as the user wrote it.
-        operands: values, integers, elements and regions of fragments.
-        first_output: the number of the first operand that the text may write.
-        copied: the numbers of the operands that are copied to new registers, because an unknown instruction may write them.
         declared: the names that the text declares outside braces, for later text.
-        unknown: the opcodes that the table of instructions lacks.
-        variables: the variables of shared buffers that the text uses.
+
+    Raises:
+        RequestError: a field has no operand, the text writes more than ``out``, or it uses a name that is not declared.
     """
 
-    text: str
-    operands: tuple[Any, ...]
-    first_output: int
-    copied: frozenset[int] = frozenset()
-    declared: frozenset[str] = frozenset()
-    unknown: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> InlineText:
-        """Check PTX text and return it as an InlineText.
-
-        Args:
-            text: the text.
-            operands: the operands that it reads.
-            out: the regions that it may write.
-            names: the names that the kernel declares.
-
-        Raises:
-            RequestError: a field has no operand, the text writes more than ``out``, or it uses a name that is not declared.
-        """
-        check_outputs(out)
-        every = (*operands, *out)
-        check_fields(text, len(every))
-        reader = _TextPass(every, len(operands), names)
-        reader.read(text.format(*map(_mark, range(len(every)), every)))
-        return cls(
-            text,
-            every,
-            len(operands),
-            frozenset(reader.copied),
-            frozenset(reader.scopes[0]),
-            tuple(reader.unknown),
-            tuple(reader.variables),
-        )
+    def __init__(self, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> None:
+        self._operands, self._first_output, self._names = (*operands, *out), len(operands), names
+        check_fields(text, len(self._operands))
+        self._text: str = text
+        self.declared: set[str] = set()
+        self._scopes = [self.declared]  # the names that are declared in the open blocks, outermost first
+        self._copied: set[int] = set()  # the operands that an unknown instruction may write
+        self._unknown: dict[str, None] = {}  # the opcodes that the table of instructions lacks
+        self._variables: dict[str, None] = {}  # the variables of shared buffers that the text uses
+        marks = [_mark(number, operand) for number, operand in enumerate(self._operands)]
+        statements = list(parse_lines(text.format(*marks)))
+        self._labels = {label.name for label in statements if isinstance(label, Label)}
+        for statement in statements:
+            self._read(statement)
+        if len(self._scopes) > 1:
+            raise RequestError("inline_ptx: the text has a {{ without a }} after it; write {{ and }} in pairs")
 
     def write(self, ptx: PtxBuilder) -> None:
-        """Write the text with the registers and addresses of its operands.
-
-        Raises:
-            RequestError: the text uses the variable of a shared buffer, but the buffers are in dynamic memory and have no variables.
-        """
-        bindings = ptx.bindings
-        if self.variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
+        """Write the text with the registers and addresses of its operands, or raise RequestError if it names a dynamic buffer."""
+        shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
+        if self._variables and shared is not None and shared.dynamic:
             raise RequestError(
-                f"inline_ptx: {', '.join(self.variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
+                f"inline_ptx: {', '.join(self._variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
                 "have no variables: pass k.address(element)"
             )
-        texts = [_registers(ptx, operand, copied=n in self.copied) for n, operand in enumerate(self.operands)]
-        ptx.raw(self.text.format(*texts))
+        texts = [_registers(ptx, operand, copied=n in self._copied) for n, operand in enumerate(self._operands)]
+        ptx.raw(self._text.format(*texts))
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence about each opcode that is not in the table of instructions."""
-        for opcode in self.unknown:
+        for opcode in self._unknown:
             near = nearest_opcode(opcode)
             meant = f"; the nearest is '{near}'" if near else ""
             yield f"inline_ptx: '{opcode}' is not in the table of instructions{meant}; its results are not checked"
 
+    def _read(self, statement: Line | Label | str) -> None:
+        if isinstance(statement, Label):
+            self._declare([statement.name], statement)
+        elif isinstance(statement, Line):
+            self._check(statement)
+        elif statement == "{":
+            self._scopes.append(set())
+        elif statement == "}":
+            self._scopes.pop()
+            if not self._scopes:
+                raise RequestError("inline_ptx: the text has a }} without a {{ before it; write {{ and }} in pairs")
+        elif statement.startswith(".") or statement == ";":
+            self._declare(declared_in(statement), statement)
+        else:
+            raise self._error(statement, " must end with ';'")
 
-class _TextPass:
-    """One pass over text in which placeholders replace the operands.
-
-    Attributes:
-        scopes: the names that are declared in the open blocks, outermost first.
-        copied, unknown, variables: see :class:`InlineText`.
-    """
-
-    def __init__(self, operands: Sequence[Any], first_output: int, names: Collection[str]) -> None:
-        self._operands, self._first_output, self._names = operands, first_output, names
-        self.scopes: list[set[str]] = [set()]
-        self.copied: set[int] = set()
-        self.unknown: dict[str, None] = {}
-        self.variables: dict[str, None] = {}
-        self._labels: set[str] = set()
-
-    def read(self, text: str) -> None:
-        """Check all statements of the text.
-
-        Raises:
-            RequestError: a statement is not valid.
-        """
-        every = list(parse_lines(text))
-        self._labels = {label.name for label in every if isinstance(label, Label)}
-        for statement in every:
-            if isinstance(statement, Label):
-                self._declare([statement.name], statement)
-            elif isinstance(statement, Line):
-                self._check(statement)
-            elif statement == "{":
-                self.scopes.append(set())
-            elif statement == "}":
-                self.scopes.pop()
-                if not self.scopes:
-                    raise RequestError("inline_ptx: the text has a }} without a {{ before it; write {{ and }} in pairs")
-            elif statement.startswith(".") or statement == ";":
-                self._declare(declared_in(statement), statement)
-            else:
-                raise RequestError(f"inline_ptx: '{self._source_text(statement)}' must end with ';'")
-        if len(self.scopes) > 1:
-            raise RequestError("inline_ptx: the text has a {{ without a }} after it; write {{ and }} in pairs")
+    def _error(self, statement: Line | Label | str, rule: str) -> RequestError:
+        """Return the error of a statement that breaks a rule."""
+        return RequestError(f"inline_ptx: '{self._source_text(statement)}'{rule}")
 
     def _declare(self, names: Sequence[str], statement: Label | str) -> None:
         for name in names:
             if _is_of_the_kernel(name):
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(statement)}' declares {self._source_text(name)}, a name that the kernel uses for its own "
-                    "registers and labels: choose another name"
+                raise self._error(
+                    statement,
+                    f" declares {self._source_text(name)}, a name that the kernel uses for its own registers and labels: choose another name",
                 )
-            if name in self.scopes[-1] or (len(self.scopes) == 1 and name in self._names):
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(statement)}' declares {name} a second time in the kernel: put the text in "
-                    "{{ and }}, so that the name is local to the block"
+            if name in self._scopes[-1] or (len(self._scopes) == 1 and name in self._names):
+                raise self._error(
+                    statement,
+                    f" declares {name} a second time in the kernel: put the text in {{{{ and }}}}, so that the name is local to it",
                 )
-            self.scopes[-1].add(name)
+            self._scopes[-1].add(name)
 
     def _check(self, line: Line) -> None:
         instruction = instruction_of(line.opcode)
         if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
-            raise RequestError(
-                f"inline_ptx: '{self._source_text(line)}': a field must be an operand, not an opcode or a predicate"
-            )
+            raise self._error(line, ": a field must be an operand, not an opcode or a predicate")
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
-            self.unknown[line.opcode] = None
+            self._unknown[line.opcode] = None
             names = line.names
-            self.copied |= {n for n in map(self._number, names) if n is not None and n < self._first_output}
+            self._copied |= {n for n in map(self._number, names) if n is not None and n < self._first_output}
             self._check_declared([name for name in names if name[0] == "%"], line)
             return
         takes_addresses = any(role.is_address for role in instruction.roles)
@@ -186,9 +140,8 @@ class _TextPass:
             names = names_in(text)
             self._check_elements(text, names, line, takes_addresses=takes_addresses)
             if role.is_address and not text.startswith("["):
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': {self._source_text(text)} must be an address: write [{self._source_text(text)}], or pass an element"
-                )
+                source = self._source_text(text)
+                raise self._error(line, f": {source} must be an address: write [{source}], or pass an element")
             if role.writes and not text.startswith("["):
                 self._check_written(text, names, line)
             if line.opcode != "call" and not line.opcode.startswith("call."):  # its operands are also functions
@@ -199,42 +152,45 @@ class _TextPass:
         for number in map(self._number, names):
             if number is None or not _is_element(self._operands[number]):
                 continue
-            if text != _mark(number, self._operands[number]):
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': {{{number}}} is the element {self._operands[number]} and already has "
-                    f"brackets: write only {{{number}}}, or pass its address, k.address(element), and write [{{{number}}} + 4]"
+            element = self._operands[number]
+            if text != _mark(number, element):
+                raise self._error(
+                    line,
+                    f": {{{number}}} is the element {element} and already has brackets: write only {{{number}}}, or pass its address, "
+                    f"k.address(element), and write [{{{number}}} + 4]",
                 )
             if not takes_addresses:
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': {line.opcode} takes registers, but {{{number}}} is the address of "
-                    f"the element {self._operands[number]}: pass k.load(element), or k.address(element)"
+                raise self._error(
+                    line,
+                    f": {line.opcode} takes registers, but {{{number}}} is the address of the element {element}: pass k.load(element), "
+                    "or k.address(element)",
                 )
 
     def _check_written(self, text: str, names: Sequence[str], line: Line) -> None:
         if not names:
-            raise RequestError(
-                f"inline_ptx: '{self._source_text(line)}' must write to a register, got {self._source_text(text)}"
-            )
+            raise self._error(line, f" writes {self._source_text(text)}, which is not a register")
         for name in names:
             number = self._number(name)
             if number is not None and number < self._first_output:
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}' writes {{{number}}}, but {short_repr(self._operands[number])} is not in "
-                    "out=: write to a register that the text declares in {{ }}, or pass a fragment in out="
+                raise self._error(
+                    line,
+                    f" writes {{{number}}}, but {short_repr(self._operands[number])} is not in out=: write to a register that the text "
+                    "declares in {{ }}, or pass a fragment in out=",
                 )
             if is_special(name):
-                raise RequestError(f"inline_ptx: '{self._source_text(line)}' must not write read-only {name}")
+                raise self._error(line, f" writes {name}, which is read-only")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
-            in_text = any(name in scope for scope in (*self.scopes, self._labels, _CONSTANTS))
+            in_text = any(name in scope for scope in (*self._scopes, self._labels, _CONSTANTS))
             if not in_text and name in self._names and name.startswith("smem_"):
-                self.variables[name] = None
+                self._variables[name] = None
             declared = in_text or name in self._names
             if not declared and self._number(name) is None and not is_special(name):
-                raise RequestError(
-                    f"inline_ptx: '{self._source_text(line)}': {self._source_text(name)} must be declared: pass it as an "
-                    "operand, or declare it in the text, such as {{ .reg .b32 x; .. }}"
+                raise self._error(
+                    line,
+                    f" uses {self._source_text(name)}, which is not declared: pass it as an operand, or declare it in the text, such as "
+                    "{{ .reg .b32 x; .. }}",
                 )
 
     def _number(self, name: str) -> int | None:
@@ -244,11 +200,8 @@ class _TextPass:
 
     def _source_text(self, statement: Line | Label | str) -> str:
         """Return a statement as the user wrote it, with its fields."""
-        return re.sub(
-            rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*",
-            lambda mark: f"{{{mark[1]}}}",
-            str(statement).strip(),
-        )
+        marks = rf"\[?{_MARK.pattern}\]?(, {_MARK.pattern})*"
+        return re.sub(marks, lambda mark: f"{{{mark[1]}}}", str(statement).strip())
 
 
 def _is_of_the_kernel(name: str) -> bool:
