@@ -277,11 +277,7 @@ def _ptxas(ptx: bytes, target: Target, timeout_s: float) -> tuple[bytes, str]:
 
 
 def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end.
-
-    Raises:
-        AssemblerError: the file is not a program that this machine can run, or it does not end in time.
-    """
+    """Run a program to its end, or raise AssemblerError if this machine cannot run it or it does not end in time."""
     try:
         return subprocess.run(
             [path, *arguments],

@@ -28,13 +28,9 @@ def unique_name(stem: str, taken: Container[str], separator: str = "_") -> str:
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
-    """Return an integer as a C++ expression of 64 bits.
+    """Return an integer as a C++ expression of 64 bits, given a function that returns the name of a symbol's variable.
 
     ``tilecopy::quotient`` and ``tilecopy::remainder`` round down. The smaller of two integers is ``tilecopy::lesser``.
-
-    Args:
-        value: the integer.
-        name_of: returns the name of a symbol's variable.
     """
     return _format(value, lambda found: f"(int64_t){name_of(found)}", lambda op: OPERATIONS[op].cpp)
 
@@ -73,15 +69,7 @@ _OPERATORS |= {
 
 
 def read(text: str | int, names: Mapping[str, Int]) -> Int:
-    """Return the integer that an expression of :func:`as_python` means.
-
-    Args:
-        text: an expression, or a plain integer.
-        names: name in the expression -> integer.
-
-    Raises:
-        RequestError: the text is not such an expression.
-    """
+    """Return the integer that an expression of :func:`as_python`, or a plain integer, means. Its names have the integers ``names``."""
     if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):

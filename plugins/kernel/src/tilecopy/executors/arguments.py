@@ -45,17 +45,7 @@ _GPU = (2, 13)
 
 
 def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
-    """Bind arguments to the parameters of a kernel, and check them against the declarations.
-
-    Args:
-        kernel: the kernel that is launched.
-        arguments: an argument for each parameter that takes one.
-        grid: the grid of the launch, or None.
-        view: the executor's function that returns the view of an array.
-
-    Raises:
-        LaunchError: the number of arguments is wrong, an argument does not fit its parameter, or a region leaves its array.
-    """
+    """Return arguments bound to a kernel's parameters, or raise LaunchError if one does not fit, or a region leaves its array."""
     passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
     if len(arguments) != len(passed):
         names = ", ".join(p.name for p in passed)
@@ -144,11 +134,7 @@ def _becomes_an_array(argument: Any) -> bool:
 
 
 def host_facts(where: str, argument: Any) -> ArrayView:
-    """Return the view of an array that must be in host memory; see :func:`array_view`.
-
-    Raises:
-        LaunchError: see :func:`array_view`, or the array is on a device.
-    """
+    """Return the view of an array that must be in host memory; see :func:`array_view`."""
     facts = array_view(where, argument, lambda _: 0)
     if facts.device is not None:
         raise LaunchError(
@@ -212,11 +198,8 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
     if 0 in shape or not hasattr(tensor, "untyped_storage"):
         return
     try:
-        storage_bytes, offset, itemsize = (
-            tensor.untyped_storage().nbytes(),
-            tensor.storage_offset(),
-            tensor.element_size(),
-        )
+        storage_bytes, offset = tensor.untyped_storage().nbytes(), tensor.storage_offset()
+        itemsize = tensor.element_size()
     except Exception as error:  # a wrapper has no storage
         raise LaunchError(f"{where}: the {type(tensor).__name__} has no storage: {error}") from error
     last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
@@ -247,12 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read an array of a type by a few attributes, or None if the type has no such attributes.
-
-    Args:
-        kind: the array's type.
-        is_complex: True if its elements are complex. Only such views may be conjugated.
-    """
+    """Return expressions that read arrays of a type, or None if it lacks such attributes. Only complex views may be conjugated."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -353,9 +331,8 @@ def _dlpack_facts(where: str, argument: Any) -> ArrayView:
                 f"{where}: the array must be on the CPU or a CUDA device, got a device of DLPack type {device}"
             )
         _await(argument)
-        view = _memory_view().from_any_interface(
-            argument, stream_ptr=_any_stream(argument)
-        )  # `export` gets the launch's stream
+        # without the launch's stream, which `export` gets
+        view = _memory_view().from_any_interface(argument, stream_ptr=_any_stream(argument))
         dtype = attribute(argument, "dtype")
         dtype = _dlpack_dtype(argument, view) if dtype is None else dtype
     except LaunchError:
@@ -392,11 +369,7 @@ def _dlpack_dtype(argument: Any, view: Any) -> Any:
 
 
 def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return strides in elements.
-
-    Raises:
-        LaunchError: a stride is not a whole number of elements.
-    """
+    """Return strides in elements, or raise LaunchError if one is not a whole number of elements."""
     for stride in strides_bytes:
         if itemsize < 1 or stride % itemsize:
             raise LaunchError(
@@ -418,13 +391,7 @@ def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
 
 @frozen
 class HostSpan:
-    """A range of host memory that holds one or more arguments of a launch.
-
-    Attributes:
-        first: the address of the first byte.
-        nbytes: the number of bytes.
-        names: the parameters whose arrays are in it.
-    """
+    """A range of host memory, from an address, that holds the arrays of one or more parameters."""
 
     first: int
     nbytes: int

@@ -75,15 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads a framework's current stream on a GPU.
-
-    Args:
-        framework: ``"torch"`` or ``"cupy"``. Other frameworks have no current stream, or none that can be read.
-        device: the GPU's number.
-
-    Returns:
-        The reader, or None if the framework is not loaded or has no current stream.
-    """
+    """Return a function that reads the current stream of torch or CuPy on a GPU, or None if the framework has none or is not loaded."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None
@@ -121,8 +113,7 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 def exported_stream(number: Any) -> CurrentStream | None:
     """Return a reader of the ``stream`` entry of a CUDA array interface, or None if there is nothing to wait for.
 
-    Raises:
-        ValueError: the number is not a stream. 0 is not allowed, because it could be either default stream.
+    Raises ValueError if it is not a stream. 0 is not allowed, because it could be either default stream.
     """
     if number is None:
         return None

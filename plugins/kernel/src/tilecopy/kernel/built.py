@@ -335,9 +335,8 @@ class BuiltKernel:
         """
         if "torch._dynamo" in sys.modules:
             compiler = getattr(sys.modules.get("torch"), "compiler", None)
-            if (
-                compiler is not None and compiler.is_dynamo_compiling()
-            ):  # break the graph, so that nothing below is traced
+            if compiler is not None and compiler.is_dynamo_compiling():
+                # break the graph, so that nothing below is traced
                 call = compiler.disable(BuiltKernel.__call__)
                 return call(self, *arguments, grid=grid, stream=stream, device=device, executor=executor, **named)
         caches = self._caches
@@ -417,11 +416,7 @@ class BuiltKernel:
         return launch
 
     def _in_order(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the arguments in the order of their parameters.
-
-        Raises:
-            LaunchError: a name is not that of a parameter, a parameter gets two arguments, or an argument is missing.
-        """
+        """Return the arguments in the order of their parameters, or raise LaunchError unless each parameter gets one."""
         names = [parameter.name for parameter in self.parameters if parameter.takes_argument]
         for name in named:
             if name not in names:
@@ -471,11 +466,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """Return the size of a grid or cluster as three counts. Missing counts are 1.
-
-    Raises:
-        RequestError: the counts are not one to three positive integers, or exceed the hardware's limits. It is an ``error`` if given.
-    """
+    """Return one to three positive counts, of a grid or cluster, as three, or raise ``error``. Those that are missing are 1."""
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
         raise error(f"{what} must be one to three positive integers, got {short_repr(value)}")

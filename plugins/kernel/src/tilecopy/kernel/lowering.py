@@ -168,11 +168,7 @@ def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """Return a grid as three counts, each an integer or symbolic.
-
-    Raises:
-        RequestError: the grid does not have one to three counts.
-    """
+    """Return a grid of one to three counts, each an integer or symbolic, as three."""
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not symbolic(counts):
         return dim3(value, "grid")  # type: ignore[arg-type]

@@ -61,10 +61,7 @@ class ArrayView:
     export: Callable[..., Any] | None = attrs.field(default=None, repr=False)
 
     def span(self, itemsize: int) -> tuple[int, int]:
-        """Return the address of the lowest byte of the elements, and the number of bytes to the end of the highest.
-
-        With negative strides, some elements are before the first one.
-        """
+        """Return the address of the lowest byte (with negative strides not that of the first element), and the bytes to the highest."""
         strides_bytes = tuple(stride * itemsize for stride in self.strides)
         low, high = StridedMemory(self.pointer, self.shape, strides_bytes, itemsize).byte_bounds
         return low, high - low
@@ -155,18 +152,10 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Read the argument (None if there is none) into the binding.
-
-        Raises:
-            LaunchError: the argument has a wrong type for this parameter.
-        """
+        """Read the argument (None if there is none) into the binding, or raise LaunchError if its type is wrong."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Check that the bound value fits the declaration.
-
-        Raises:
-            LaunchError: it does not; the message names the parameter, the value and the rule.
-        """
+        """Raise LaunchError, with the parameter, the value and the rule, unless the bound value fits the declaration."""
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
@@ -242,10 +231,7 @@ class ArrayParameter(Parameter):
     def _check_overlap(
         self, where: str, shape: tuple[int, ...], strides: tuple[int, ...], numbers: Mapping[str, int]
     ) -> None:
-        """Raise LaunchError if two elements of the array have the same address with the launch's sizes and scalars.
-
-        For constant shapes and strides, the plans of the copies checked that.
-        """
+        """Raise LaunchError if two elements have the same address; for constant strides, the plans of the copies checked that."""
         symbols = {symbol.name for number in (*self.shape, *self.strides) for symbol in symbols_of(number)}
         if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
             values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
@@ -336,11 +322,7 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
-        """Check a value against the bounds and the divisor, and bind it.
-
-        Raises:
-            LaunchError: the value is outside the declared bounds, or is not a multiple of the divisor.
-        """
+        """Bind a value, or raise LaunchError if it is outside the declared bounds or not a multiple of the divisor."""
         if not self.lower <= number <= self.upper:
             raise LaunchError(
                 f"{where} must be from {self.lower} to {self.upper} as declared, got {short_repr(number)}{source}{remedy}"
@@ -372,9 +354,6 @@ class ScalarParameter(NumberParameter):
 
         The kernel computes with 32-bit registers as signed numbers. So a uint32 that may be above 2**31 - 1 (declare it:
         ``upper=2**32 - 1``) is passed in 64 bits.
-
-        Raises:
-            RequestError: the dtype is unknown, or does not hold the bounds.
         """
         if not isinstance(dtype, str) or dtype not in _SCALARS:
             raise RequestError(f"scalar {name}: dtype must be one of {', '.join(_SCALARS)}, got {short_repr(dtype)}")
@@ -443,11 +422,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are declared.
-
-        Raises:
-            RequestError: no size is within the bounds.
-        """
+        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are known."""
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
@@ -462,11 +437,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: every extent, or else every stride, that depends only on this size.
-
-        Raises:
-            RequestError: no array has such an extent or stride.
-        """
+        """Return the size with its sources: every extent, or else every stride, that depends only on its symbol."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)

@@ -117,10 +117,7 @@ class Recorder:
     def _check_region(
         self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False
     ) -> bool:
-        """Check a region's buffer, its symbols, and (when the grid is known) its bounds against this kernel.
-
-        Return False if it is outside its buffer but no thread ever reaches it.
-        """
+        """Check a region's buffer, symbols and bounds; return False if it is outside its buffer but no thread ever reaches it."""
         if region.buffer.memory not in self._memories:
             raise RequestError(
                 f"{what}: buffer {region.buffer.name} does not belong to kernel {self.name}: declare it with this builder"
@@ -159,12 +156,9 @@ class Recorder:
                     self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:
-        """Return True if a region may be inside its buffer; else leave out the enclosing block.
+        """Return True if a region may be inside its buffer; else leave out the enclosing block, or raise LayoutError.
 
         A block is left out if no thread ever reaches it, or if every launch in which one would is an error.
-
-        Raises:
-            LayoutError: a thread may reach the region.
         """
         try:
             region.check_inside()

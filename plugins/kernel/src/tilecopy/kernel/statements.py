@@ -72,11 +72,7 @@ class Lowering:
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[LocatedStatement]) -> None:
-        """Lower statements in order.
-
-        Raises:
-            TilecopyError: the error of a statement, with the statement's line added.
-        """
+        """Lower statements in order. The error of a statement gets the statement's line."""
         outer = self.ptx.statement
         for placed in body:
             self.ptx.statement = len(self.locations)
@@ -95,10 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. The build chooses a variant for the target.
-
-    If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops.
-    """
+    """A statement for a tile copy; if regions may exceed their buffers, ``around`` has the facts of the conditions and loops."""
 
     op: str
     dst: Region
@@ -203,9 +196,8 @@ class Index:
         if not self.clamp:
             return emit(ptx, register.type, f"mov.{register.type}", register)
         steps = [("min", self.most, "s" if signed else "u")]
-        if (
-            not signed and not never_negative(self.least) and not never_negative(self.most)
-        ):  # negative bounds are not valid for min.u
+        # negative bounds are not valid for min.u
+        if not signed and not never_negative(self.least) and not never_negative(self.most):
             steps = [("min", maximum(self.most, 0), "u"), ("min", self.most, "s")]
         if signed or bounds_of(self.least) != (0, 0):
             steps.append(("max", self.least, "s"))
@@ -298,11 +290,7 @@ class Action:
 
 
 def words_of(region: Region) -> range:
-    """Return the range of registers of a region. The region must consist of whole, consecutive registers of a fragment.
-
-    Raises:
-        LayoutError: the region has a part of a register, its elements are not consecutive, or several threads hold them.
-    """
+    """Return the registers of a region, or raise LayoutError unless it consists of whole, consecutive registers of one thread."""
     buffer = region.buffer
     places = [
         element_offset(buffer[tuple(start + step for start, step in zip(region.starts, steps, strict=True))])

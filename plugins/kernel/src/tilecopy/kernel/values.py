@@ -183,11 +183,7 @@ def _places(element: Region) -> tuple[Int, ...] | None:
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """Return a number or symbolic integer converted to a value of a dtype. A value is returned unchanged.
-
-    Raises:
-        RequestError: it is not a number, or the dtype cannot hold it (floats are rounded, integers are not).
-    """
+    """Return a number or symbolic integer as a value of a dtype that can hold it (floats are rounded). A value stays unchanged."""
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
@@ -255,9 +251,8 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
     says = saturate is not None or round != "nearest" or wanted.name in FLOAT8
     if isinstance(value, Expr):
         value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
-    elif says and not isinstance(
-        value, Value
-    ):  # a number becomes float64 or int64, which the conversion may round and clamp
+    elif says and not isinstance(value, Value):
+        # a number becomes float64 or int64, which the conversion may round and clamp
         value = as_value(value, dtype_of("float64" if isinstance(value, (float, np.floating)) else "int64"))
     source = as_value(value, wanted)
     if source.dtype == wanted:
@@ -284,11 +279,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset in elements of a one-element region from its buffer's start, including the swizzle.
-
-    Raises:
-        LayoutError: the region has more than one element, or the index of a register is not a constant.
-    """
+    """Return the offset in elements of a one-element region (for a register a constant) from its buffer's start, with the swizzle."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
@@ -387,11 +378,7 @@ def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which each integer that is compared with a run-time value is converted to the value's type.
-
-    Raises:
-        RequestError: the type cannot hold the integer, or two values have different types.
-    """
+    """Return a condition in which each integer that is compared with a run-time value is converted to its type."""
     if condition.op in ("and", "or"):
         return Condition(condition.op, with_types(condition.left), with_types(condition.right))
     if condition.op == "not":
