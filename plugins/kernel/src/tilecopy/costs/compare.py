@@ -62,12 +62,7 @@ WIDTH = 80
 
 @frozen
 class ComparisonRow:
-    """One row of a comparison: a plan of the copy and its cost.
-
-    Attributes:
-        plan: the plan of the copy by one variant for one target.
-        cost: the cost of the plan.
-    """
+    """One row of a comparison: the plan of the copy by one variant for one target, and its cost."""
 
     plan: Plan
     cost: Cost
@@ -239,12 +234,7 @@ def compare(
 
 
 def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
-    """Return the row of one variant: its plan of a copy, with placeholders for options that it requires, and the cost.
-
-    Raises:
-        NoVariantError: the variant declines the copy.
-        PluginError, PtxError: its instructions cannot be written.
-    """
+    """Return the row of one variant: its plan of a copy, with placeholders for options that it requires, and the cost."""
     names = {option.name for option in record.options}
     options = {name: value for name, value in request.options.items() if name in names}
     options |= stand_ins(record, options)

@@ -43,9 +43,8 @@ def _better(plan: Plan, own: Cost) -> str:
         return ""
     named, least = {note.other for note in plan.notes}, min(candidate[0].cost for candidate in fewer).instructions
     ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
-    best, lacks = next(
-        candidate for candidate in ranked if candidate[0].cost.instructions <= least
-    )  # of variants with equal costs, one that a note names
+    # of variants with equal costs, one that a note names
+    best, lacks = next(candidate for candidate in ranked if candidate[0].cost.instructions <= least)
     needed = "".join(f", with {name}=" for name in lacks)
     return (
         f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all instead of {own.instructions:,}; to use it, "

@@ -62,22 +62,14 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @attrs.define
 class Counters:
-    """The instructions and the memory traffic that an interpreter has counted.
+    """The counts of :class:`~.counts.CopyCounts` that an interpreter takes from the lines, and what others are computed from.
 
     Attributes:
-        instructions: the instructions of all threads.
-        max_instructions_per_thread: the instructions of the thread that executes the most.
-        requests: the instructions of all warps; the lanes of a warp count once.
         accesses: bytes of an access -> number of such accesses by threads.
-        sectors, lines: the 32-byte sectors and 128-byte lines of global memory that requests touch.
-        wavefronts, shared_requests: the wavefronts of requests to shared memory, and the number of these requests.
-        merged_sectors, merged_wavefronts: the counts if neighbouring words of a thread are one access, as in machine code.
-        bulk_copies, bulk_rows: the number of bulk and tensor copies, and of contiguous pieces in them.
-        split_sectors: the sectors that an asynchronous copy spreads over several sectors of shared memory.
+        shared_requests: the number of requests to shared memory.
         data_paths: the paths that move bytes: ``registers``, ``cp.async``, ``bulk``, ``tensor``.
         touched: arrays of the numbers of touched sectors.
         batch_bytes: the most bytes that loads request before the first of them is needed.
-        upper_bound: True if a line with an unknown condition was counted in full.
         unknown: state space, ``global`` or ``shared`` -> the opcodes whose traffic there is not counted, because their addresses, bytes or
             number of executions are unknown.
     """
@@ -275,11 +267,8 @@ class CopyInterpreter:
             left, right = (operand & 0xFFFFFFFF if type == "u32" else operand for operand in operands)
             return _COMPARISONS[comparison](left, right)
         operation = _OPERATIONS.get(name)
-        if (
-            operation is None
-            or ".hi." in line.opcode
-            or not all(isinstance(operand, (int, np.generic, np.ndarray)) for operand in operands)
-        ):
+        are_numbers = all(isinstance(operand, (int, np.generic, np.ndarray)) for operand in operands)
+        if operation is None or ".hi." in line.opcode or not are_numbers:
             return operands[0] if name in ("mov", "cvta") and len(operands) == 1 else None
         try:
             return operation(*operands)
@@ -315,9 +304,8 @@ class CopyInterpreter:
         elif line.name in ("ldmatrix", "stmatrix"):
             parts = line.opcode.split(".")
             count = 4 if "x4" in parts else 2 if "x2" in parts else 1
-            rows = mask & (
-                self._lanes < count * (16 if "m16n16" in parts else 8)
-            )  # each of these lanes has the address of a row
+            # each of these lanes has the address of a row
+            rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))
             self._plain(line.opcode, "shared", first.address, 16, rows, loads=False)
         else:
             results = _written_by(line)
@@ -365,9 +353,8 @@ class CopyInterpreter:
         """Return the address of an operand in each thread, or None if it is unknown."""
         base, _, offset = str(operand).strip("[] ").partition("+")
         start, step = self._of(base), self._of(offset or 0)
-        return (
-            None if start is None or step is None or isinstance(start, tuple) else start + step
-        )  # a tuple is a tensor map
+        is_known = start is not None and step is not None and not isinstance(start, tuple)  # a tuple is a tensor map
+        return start + step if is_known else None
 
     def _plain(
         self,
@@ -382,23 +369,16 @@ class CopyInterpreter:
         waits: bool = True,
         merges: bool = True,
     ) -> None:
-        """Count an access by every thread of a mask.
+        """Count an access by every thread of a mask. An unknown state space is "", and an unknown number of bytes is 0.
 
-        Args:
-            opcode: the opcode of the instruction.
-            space: ``global`` or ``shared``, or "" if it is unknown.
-            where: the address operand.
-            size: bytes per thread, or 0 if they are unknown.
-            mask: the threads.
-            loads: True if it reads bytes that a later store needs.
-            counts: False for the second side of an access, which is counted once.
-            waits: True if stores wait for the loads.
-            merges: True if machine code may merge it with its neighbours.
+        ``loads`` says that it reads bytes that a later store needs, and ``waits`` that stores wait for them. ``counts`` is False
+        for the second side of an access, which is counted once. ``merges`` says that machine code may merge it with its neighbours.
         """
         place = self._place(where)
         if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
             return
-        if place is None or not space or not 0 < size <= WIDEST_REQUEST_BYTES:
+        is_known = place is not None and space != "" and 0 < size <= WIDEST_REQUEST_BYTES
+        if not is_known:
             self._unknown(opcode, space)
         number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
         if counts and size:
@@ -408,7 +388,7 @@ class CopyInterpreter:
             self._batch += self._latest_bytes
         elif not loads and counts:
             self._close_batch()
-        if place is None or not space or not 0 < size <= WIDEST_REQUEST_BYTES:
+        if not is_known:
             return
         places = np.broadcast_to(place, mask.shape).reshape(turns, -1)
         turn, thread = np.nonzero(mask.reshape(turns, -1))
@@ -470,14 +450,7 @@ class CopyInterpreter:
         self.counters.lines += len(np.unique(places // LINE_BYTES))
 
     def _bulk(self, opcode: str, sides: Sequence[tuple[Any, str]], size: Any, mask: Any) -> None:
-        """Count bulk copies, each of one contiguous piece.
-
-        Args:
-            opcode: the opcode of the instruction.
-            sides: the addresses and their state spaces.
-            size: bytes per copy, or None if they are unknown.
-            mask: the threads that issue a copy.
-        """
+        """Count bulk copies, one per thread of a mask, each of one piece of ``size`` bytes (None if unknown) between these addresses."""
         number = int(mask.sum())
         self.counters.bulk_copies += number
         self.counters.bulk_rows += number
@@ -579,11 +552,7 @@ def live_registers(
 ) -> int:
     """Return the largest number of 32-bit registers that are live at the same time.
 
-    Args:
-        lines: instructions and labels, in order.
-        before: registers that hold values before the first line.
-        after: registers whose values are used after the last.
-        bits: by name, the width of each register that counts.
+    ``before`` hold values before the first line, those of ``after`` are used after the last; ``bits`` has the registers that count.
     """
     first: dict[str, int] = dict.fromkeys(before, 0)
     last: dict[str, int] = dict.fromkeys(before, 0)
