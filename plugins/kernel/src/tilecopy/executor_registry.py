@@ -19,14 +19,6 @@ from .errors import LaunchError
 EXECUTORS_GROUP = "tilecopy.executors.v1"
 
 
-class Kernel(Protocol):
-    """A kernel with a name, such as a :class:`~tilecopy.BuiltKernel`."""
-
-    @property
-    def name(self) -> str:
-        """The kernel's name, for messages."""
-
-
 class Executor(Protocol):
     """An object that runs kernels. An entry point of the group ``tilecopy.executors.v1`` returns one when it is called.
 
@@ -42,12 +34,7 @@ class Executor(Protocol):
         """Return the reason that the executor cannot run on this machine (or cannot run this kernel), or None."""
 
     def launch(
-        self,
-        kernel: Any,
-        arguments: Sequence[Any],
-        *,
-        grid: Sequence[int] | int | None = None,
-        stream: Any = None,
+        self, kernel: Any, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
     ) -> Any:
         """Check the arguments and run the kernel."""
 
@@ -114,15 +101,14 @@ def unavailable_reason(name: str) -> str | None:
 
 def _made_by(plugin: Any) -> Executor:
     executor: Executor = plugin()
-    if missing := [
-        method for method in ("unavailable_reason", "launch") if not callable(getattr(executor, method, None))
-    ]:
+    methods = ("unavailable_reason", "launch")
+    if missing := [method for method in methods if not callable(getattr(executor, method, None))]:
         raise PluginError(f"missing method(s): {', '.join(missing)}")
     return executor
 
 
-def choose_executor(name: str | None, kernel: Kernel) -> Executor:
-    """Return the executor with a name. The default is ``cuda`` if this machine can run it, else another executor that can run.
+def choose_executor(name: str | None, kernel: Any) -> Executor:
+    """Return the executor with a name. The default is the GPU if one can run here, else another installed executor that can.
 
     Raises:
         LaunchError: no executor can run here; the message has the reason of each.
@@ -137,9 +123,8 @@ def choose_executor(name: str | None, kernel: Kernel) -> Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = (
-                str(error) if isinstance(error, TilecopyError) else f"unavailable_reason() raised {short_error(error)}"
-            )
+            is_ours = isinstance(error, TilecopyError)
+            why = str(error) if is_ours else f"unavailable_reason() raised {short_error(error)}"
         if why is None:
             return executor
         reasons.append(f"{candidate}: {why}")

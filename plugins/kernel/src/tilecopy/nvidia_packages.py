@@ -8,13 +8,9 @@ __all__ = ["remedy"]
 
 
 def remedy(command: str) -> str:
-    """Return the advice of an error message about a missing NVIDIA package.
+    """Return the advice of an error message about a missing NVIDIA package: the command that installs it on Linux and Windows.
 
-    Args:
-        command: the command that installs it on Linux and Windows.
-
-    Returns:
-        The command; on macOS, for which NVIDIA does not publish its packages, a sentence that says so and what works there.
+    On macOS, for which NVIDIA does not publish its packages, return a sentence that says so and what works there.
     """
     if sys.platform == "darwin":
         return (

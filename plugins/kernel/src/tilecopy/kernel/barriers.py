@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from tilecopy_core.errors import FLAG, RequestError, checked, frozen, optional, short_repr
+from tilecopy_core.errors import FLAG, RequestError, checked, frozen, integer_in, optional, short_repr
 from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
@@ -16,6 +16,8 @@ from . import instructions
 from .recording import Recorder
 from .statements import Action
 from .values import element_offset
+
+_ARRIVALS = integer_in(1, 2**20 - 1)
 
 
 @frozen(eq=False)
@@ -56,11 +58,7 @@ class Mbarrier:
         Raises:
             RequestError: ``count`` is not 1 to 2**20 - 1.
         """
-        count = plain(count)
-        if type(count) is not int or not 1 <= count < 2**20:
-            raise RequestError(
-                f"mbarrier {self.buffer.name}: count must be 1 to {2**20 - 1} arrivals, got {short_repr(count)}"
-            )
+        count = _ARRIVALS.check(count, f"mbarrier {self.buffer.name}", "count")
         self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
 
     @checked(cta_rank=optional(INT), relaxed=FLAG)

@@ -186,22 +186,15 @@ class KernelBuilder(Recorder):
                 )
             strides = tuple(map(plain, strides))
             for stride in strides:
-                if is_int_like(stride):
-                    self._check_symbols(stride, f"param {name}, strides", anywhere=True)
-            checked_strides = _checked_strides(strides, f"param {name}")
-            reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in checked_strides)
+                if not is_int_like(stride):
+                    raise LayoutError(f"param {name}: strides must be integers, got {short_repr(stride)}")
+                self._check_symbols(stride, f"param {name}, strides", anywhere=True)
+            reversed_ = any((bounds_of(stride)[0] or 0) < 0 for stride in strides)
             if symbolic(extents) or reversed_ or 0 in extents:
-                layout = StridedLayout(extents, checked_strides)
+                layout = StridedLayout(extents, strides)
             else:
                 layout = TileLayout(S[extents:strides])
-        buffer = Buffer(
-            extents,
-            dtype,
-            space="global",
-            layout=layout,
-            name=name,
-            align_bytes=align_bytes,
-        )
+        buffer = Buffer(extents, dtype, space="global", layout=layout, name=name, align_bytes=align_bytes)
         if (bits := buffer.dtype.bits) < 8:
             packed = (*extents[:-1], (extents[-1] + 1) // 2)
             raise RequestError(
@@ -634,12 +627,11 @@ class KernelBuilder(Recorder):
         holder = self._holder(buffer)
         group = self._asks_for(cta_group, "tcgen05_dealloc")
         count = self._columns.get(holder.memory, 32) if columns is None else plain(columns)
-        self.record(
-            Action(
-                "tcgen05_dealloc",
-                lambda ptx: instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group()),
-            )
-        )
+
+        def write(ptx: PtxBuilder) -> None:
+            instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group())
+
+        self.record(Action("tcgen05_dealloc", write))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
         """Make an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's tcgen05 copies are done.
@@ -651,12 +643,11 @@ class KernelBuilder(Recorder):
             raise RequestError(f"tcgen05_commit: barrier must be an mbarrier, or mbar[i], got {short_repr(barrier)}")
         self._check_region(element, "tcgen05_commit: barrier")
         group = self._asks_for(cta_group, "tcgen05_commit")
-        self.record(
-            Action(
-                "tcgen05_commit",
-                lambda ptx: instructions.tcgen05_commit(ptx, barrier_address(ptx, element), group()),
-            )
-        )
+
+        def write(ptx: PtxBuilder) -> None:
+            instructions.tcgen05_commit(ptx, barrier_address(ptx, element), group())
+
+        self.record(Action("tcgen05_commit", write))
 
     @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
@@ -681,9 +672,8 @@ class KernelBuilder(Recorder):
 
         def write(ptx: PtxBuilder) -> None:
             registers = ptx.fragment(fragment)[int(fragment.layout.apply(0).get("m", 0)) :]
-            instructions.tcgen05_ld(
-                ptx, registers, tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32)
-            )
+            address = tcgen05.plus_columns(ptx, _base(ptx, holder), column + skipped // 32)
+            instructions.tcgen05_ld(ptx, registers, address)
 
         self.record(Action("tcgen05_ld", write))
 
@@ -738,10 +728,8 @@ class KernelBuilder(Recorder):
 
     def _names_in_text(self) -> set[str]:
         """Return the names of parameters and shared buffers in the PTX of the kernel."""
-        described = self._described
-        return {f"param_{p.name}" for p in described.parameters} | {
-            f"smem_{buffer.name}" for buffer in described.shared
-        }
+        shared = {f"smem_{buffer.name}" for buffer in self._described.shared}
+        return shared | {f"param_{p.name}" for p in self._described.parameters}
 
     # ------------------------------------------------------------------------------------------- build
 
@@ -783,27 +771,12 @@ class KernelBuilder(Recorder):
                 f"{MOST_THREADS_PER_SM} threads of an SM"
             )
         try:
-            return lower_kernel(
-                self._described,
-                target=target,
-                grid=grid,
-                cluster=cluster,
-                min_ctas_per_sm=min_ctas_per_sm,
-                registry=registry,
-            )
+            return lower_kernel(self._described, target, grid, cluster, min_ctas_per_sm, registry)
         except RecursionError:
             raise RequestError(
                 f"kernel {self.name}: the operations of a value or a condition nest deeper than Python's recursion limit "
                 f"({sys.getrecursionlimit()}); store some of them in a fragment (local) and load them again"
             ) from None
-
-
-def _checked_strides(strides: Sequence[Any], what: str) -> tuple[Int, ...]:
-    """Return the strides of an array, of any sign, or raise LayoutError."""
-    for stride in strides:
-        if not is_int_like(stride):
-            raise LayoutError(f"{what}: strides must be integers, got {short_repr(stride)}")
-    return tuple(strides)
 
 
 def _base(ptx: PtxBuilder, holder: Buffer) -> Register:

@@ -151,11 +151,6 @@ def _finite(ptx: PtxBuilder, bits: Register, dtype: DType) -> Register:
     return emit(ptx, "b32", "sub.u32", bits, emit(ptx, "b32", "selp.b32", 1, 0, infinite))
 
 
-def round_to_storage(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return an f32 value rounded to the 16-bit float type in which it is stored."""
-    return from_storage(ptx, to_storage(ptx, register, dtype), dtype)
-
-
 def _round_to_odd_f32(ptx: PtxBuilder, register: Register, type: str) -> Register:
     """Return a number rounded to odd as an f32, so that a second rounding gives the result of a single one."""
     single = emit(ptx, "b32", f"cvt.rz.f32.{type}", register)

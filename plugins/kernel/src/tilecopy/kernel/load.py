@@ -47,13 +47,10 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
     try:
         record = json.loads(_text_of(where / schema.RECORD_FILE))
         text = _text_of(where / schema.PTX_FILE)
-    except OSError as error:
+    except (OSError, ValueError, RecursionError) as error:
+        why = f"{short_repr(error.filename)}: {error.strerror}" if isinstance(error, OSError) else error
         raise LaunchError(
-            f"folder {short_repr(str(where))} does not contain a kernel that kernel.save wrote: {short_repr(error.filename)}: {error.strerror}"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise LaunchError(
-            f"folder {short_repr(str(where))} does not contain a kernel that kernel.save wrote: {error}"
+            f"folder {short_repr(str(where))} does not contain a kernel that kernel.save wrote: {why}"
         ) from error
     return kernel_of(record, text, short_repr(str(where / schema.RECORD_FILE)))
 

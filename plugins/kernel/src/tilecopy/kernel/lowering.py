@@ -55,7 +55,6 @@ class Description:
 
 def lower_kernel(
     described: Description,
-    *,
     target: Target | str,
     grid: Sequence[Int] | Int | None,
     cluster: Sequence[int] | int | None,

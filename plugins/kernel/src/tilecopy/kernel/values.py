@@ -20,39 +20,10 @@ from tilecopy_core.memory import Region
 from tilecopy_core.ptx import SETP, PtxBuilder, Register
 from tilecopy_core.registry import LOCK
 
-from .conversion import (
-    FLOAT8,
-    HALVES,
-    LARGEST,
-    computes,
-    constant,
-    convert,
-    converts,
-    emit,
-    from_storage,
-    narrow,
-    range_of,
-    register_type,
-    round_to_storage,
-    to_storage,
-    wrap,
-)
+from . import conversion
 
-_VALUES = (
-    "loaded",
-    "address",
-    "const",
-    "index",
-    "cast",
-    "checked_int",
-    "neg",
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "min",
-    "max",
-)
+_BINARY = ("add", "sub", "mul", "div", "min", "max")
+_VALUES = ("loaded", "address", "const", "index", "cast", "checked_int", "neg", *_BINARY)
 _SHOWN_DEPTH = 4
 """The depth of nested operations that a message shows, because a value may have thousands."""
 
@@ -63,7 +34,7 @@ def _arithmetic(op: str, *, swap: bool = False) -> Callable[[Value, Any], Value]
 
 def _comparison(op: str) -> Callable[[Value, Any], Condition]:
     def compare(self: Value, other: Any) -> Condition:
-        if not computes(self.dtype) and self.dtype.kind != "b":
+        if not conversion.computes(self.dtype) and self.dtype.kind != "b":
             raise RequestError(f"'{self!r} {op} {short_repr(other)}': values of {self.dtype} cannot be compared")
         return Condition(op, self, as_value(other, self.dtype))
 
@@ -159,9 +130,10 @@ class Value(RunTime):
     def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
-            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: the dtypes must be equal; cast one of them")
-        if not computes(self.dtype):
-            hint = "no arithmetic: cast to float32 first" if converts(self.dtype) else "neither arithmetic nor casts"
+            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
+        if not conversion.computes(self.dtype):
+            may_be_cast = conversion.converts(self.dtype)
+            hint = "no arithmetic: cast it to float32 first" if may_be_cast else "neither arithmetic nor casts"
             raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
@@ -190,7 +162,7 @@ def as_value(value: Any, dtype: DType) -> Value:
         converted = cast(value, dtype)
         if dtype.kind not in "iu":
             return converted
-        (lower, upper), (low, high) = bounds_of(value), range_of(dtype)
+        (lower, upper), (low, high) = bounds_of(value), conversion.range_of(dtype)
         proved = upper is not None and upper <= high
         if lower is None or lower < low or (dtype.bits < 32 and not proved):
             raise RequestError(
@@ -232,9 +204,9 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # also NaN and infinities
             return "it must be a whole number; cast a float value, or round it first"
-        low, high = range_of(dtype)
+        low, high = conversion.range_of(dtype)
         return None if low <= number <= high else f"it must be within {low} to {high}"
-    largest = LARGEST.get(dtype.name)
+    largest = conversion.LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
         return f"the largest finite value is {largest!r}" if finite and abs(number) > largest else None
@@ -248,7 +220,7 @@ ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
 def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
     """Return a value, number or symbolic integer converted to a dtype; see :meth:`KernelBuilder.cast`."""
     wanted = dtype_of(dtype)
-    says = saturate is not None or round != "nearest" or wanted.name in FLOAT8
+    says = saturate is not None or round != "nearest" or wanted.name in conversion.FLOAT8
     if isinstance(value, Expr):
         value = Value(dtype_of("int32" if fits(value, 32) else "int64"), "index", (value,))
     elif says and not isinstance(value, Value):
@@ -258,9 +230,9 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
     if source.dtype == wanted:
         return source
     for side in (source.dtype, wanted):
-        if not converts(side):
+        if not conversion.converts(side):
             raise RequestError(f"cannot cast {source.dtype} to {wanted}")
-    if wanted.name in FLOAT8:
+    if wanted.name in conversion.FLOAT8:
         if round != "nearest":
             raise RequestError(
                 f"cast to {wanted}: round must be 'nearest', the only rounding of PTX for this type, got {round!r}"
@@ -297,7 +269,7 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
     register = _register_of(ptx, "value", value)
     if register is None:
         raw = _raw(ptx, value)
-        computed = _compute(ptx, value) if raw is None else from_storage(ptx, raw, value.dtype)
+        computed = _compute(ptx, value) if raw is None else conversion.from_storage(ptx, raw, value.dtype)
         register = _keep(ptx, "value", value, computed)
     return register
 
@@ -310,13 +282,13 @@ def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
 def stored_bits(ptx: PtxBuilder, value: Value) -> Register:
     """Return the bits to store for a value: the loaded bits unchanged (a NaN keeps its payload), or the rounded result."""
     raw = _raw(ptx, value)
-    return raw if raw is not None else to_storage(ptx, lower_value(ptx, value), value.dtype)
+    return raw if raw is not None else conversion.to_storage(ptx, lower_value(ptx, value), value.dtype)
 
 
 def _raw(ptx: PtxBuilder, value: Value) -> Register | None:
     """Return the bits of a value that was loaded or cast to a narrow float, or None for other values."""
     raw = _register_of(ptx, "raw", value)
-    if raw is None and value.op == "cast" and narrow(value.dtype):
+    if raw is None and value.op == "cast" and conversion.narrow(value.dtype):
         raw = _keep(ptx, "raw", value, _cast(ptx, value))
     return raw
 
@@ -332,7 +304,7 @@ def _register_of(ptx: PtxBuilder, what: str, value: Value) -> Register | None:
 
 
 def _compute(ptx: PtxBuilder, value: Value) -> Register:
-    type = register_type(value.dtype)
+    type = conversion.register_type(value.dtype)
     if value.op == "index":
         return ptx.value(ptx.exact(value.args[0]), int(type[1:]))
     if value.op == "checked_int":
@@ -346,7 +318,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         ptx.instr(f"add.{type}", result, address.base, address.offset_bytes)
         return result
     if value.op == "const":
-        ptx.instr(f"mov.{type}", result, constant(value.args[0], type))
+        ptx.instr(f"mov.{type}", result, conversion.constant(value.args[0], type))
         return result
     if value.op == "loaded":
         raise RequestError(
@@ -360,16 +332,16 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         rounding = ".rn"  # without it, a product and a sum may be fused and rounded once (PTX ISA 9.7.3)
     sign = "s" + type[1:] if value.op == "neg" and type[0] == "u" else type
     ptx.instr(f"{value.op}{rounding}.{sign}", result, *operands)
-    return wrap(ptx, result, value.dtype)
+    return conversion.wrap(ptx, result, value.dtype)
 
 
 def _cast(ptx: PtxBuilder, value: Value) -> Register:
     """Return the result of a cast in its compute type, or as the bits of a narrow float."""
     source, rounding, saturate = value.args
     operand = lower_value(ptx, source)
-    if source.dtype.name in HALVES and source.op not in ("loaded", "const", "cast"):
-        operand = round_to_storage(ptx, operand, source.dtype)
-    return convert(ptx, operand, source.dtype, value.dtype, rounding, saturate)
+    if source.dtype.name in conversion.HALVES and source.op not in ("loaded", "const", "cast"):
+        operand = conversion.from_storage(ptx, conversion.to_storage(ptx, operand, source.dtype), source.dtype)
+    return conversion.convert(ptx, operand, source.dtype, value.dtype, rounding, saturate)
 
 
 def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
@@ -403,4 +375,4 @@ def _compare(ptx: PtxBuilder, condition: Condition) -> Register:
         )
     operands = lower_value(ptx, left), lower_value(ptx, right)
     name = "neu" if condition.op == "!=" and left.dtype.kind == "f" else SETP[condition.op]
-    return emit(ptx, "pred", f"setp.{name}.{register_type(left.dtype)}", *operands)
+    return conversion.emit(ptx, "pred", f"setp.{name}.{conversion.register_type(left.dtype)}", *operands)
