@@ -13,7 +13,7 @@ import pytest
 import tilecopy as tc
 from tilecopy.executors import HostArguments
 from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from tilecopy.kernel.parameters import ArrayView, Binding
+from tilecopy.kernel.parameters import ArrayView, Binding, Extent
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy_test_helpers.mentions import mentions
@@ -286,7 +286,7 @@ def test_parameters_are_values() -> None:
     kernel = one_number("int64", lower=-4)
     assert [type(parameter) for parameter in kernel.parameters] == [ScalarParameter, ArrayParameter]
     assert [parameter.type for parameter in kernel.parameters] == ["b64", "u64"]
-    size = SizeParameter("M", "b32", (("A", 0), ("B", 1)))
+    size = SizeParameter("M", "b32", (Extent("A", 0), Extent("B", 1)))
     for parameter in (*kernel.parameters, size):
         assert pickle.loads(pickle.dumps(parameter)) == copy.deepcopy(parameter) == parameter
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
@@ -301,7 +301,7 @@ def with_parameters(*more: Parameter) -> tc.BuiltKernel:
 
 def test_a_size_is_read_from_the_shapes_and_checked() -> None:
     a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
-    size = SizeParameter("M", "b32", (("A", 0), ("B", 1)), multiple_of=8)
+    size = SizeParameter("M", "b32", (Extent("A", 0), Extent("B", 1)), multiple_of=8)
     host = HostArguments.of(with_parameters(size), (a, b), None)
     assert host.pack_parameters(with_parameters(size), {"A": 256, "B": 512}) == [
         number.to_bytes(size_bytes, "little") for number, size_bytes in ((256, 8), (512, 8), (64, 4))

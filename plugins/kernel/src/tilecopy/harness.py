@@ -89,7 +89,7 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 
 def stand_ins(record: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return placeholders for the options that a variant requires and ``options`` lacks: an mbarrier, or 0."""
-    missing = [option for option in record.options if option.required and options.get(option.name) is None]
+    missing = (option for option in record.options if option.required and options.get(option.name) is None)
     return {option.name: _stand_in(option) for option in missing}
 
 

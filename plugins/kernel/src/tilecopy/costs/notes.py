@@ -22,12 +22,6 @@ _BOX = 256
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 
-def _past(most: int, partition: Any, what: str) -> int:
-    """Return the count that a partition has under the name ``what`` if it is above ``most``, else 0."""
-    count = integer(attribute(partition, what)) or 0
-    return count if count > most else 0
-
-
 def _of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str]) -> Note:
     """Return a note that ``other``, whose copies one thread issues, accepts the copy, or would with the options in ``lacks``."""
     if lacks:
@@ -183,8 +177,9 @@ def notes(
     count = _instructions_per_thread(request, partition)
     if count > _MOST_INSTRUCTIONS:
         notes += _of_too_many(count, request, chosen, outcomes, registry, demanded=demanded)
-    if "local" in request.spaces and (count := _past(request.most_registers, partition, "registers_per_thread")):
-        notes.append(_of_registers(count, request))
+    registers = integer(attribute(partition, "registers_per_thread")) or 0
+    if "local" in request.spaces and registers > request.most_registers:
+        notes.append(_of_registers(registers, request))
     return tuple(notes)
 
 

@@ -12,7 +12,7 @@ from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
 from tilecopy_partitions import mapa
 
-from . import instructions
+from .instructions import SYNC, mbarrier_arrive, mbarrier_wait
 from .recording import Recorder
 from .statements import Action
 from .values import element_offset
@@ -59,7 +59,7 @@ class Mbarrier:
             RequestError: ``count`` is not 1 to 2**20 - 1.
         """
         count = _ARRIVALS.check(count, f"mbarrier {self.buffer.name}", "count")
-        self._record("init", index, lambda ptx, at: instructions.mbarrier_init(ptx, at, count))
+        self._record("init", index, lambda ptx, at: ptx.instr(SYNC["mbarrier_init"], at, count))
 
     @checked(cta_rank=optional(INT), relaxed=FLAG)
     def arrive(self, index: Int = 0, *, cta_rank: Int | None = None, relaxed: bool = False) -> None:
@@ -75,8 +75,7 @@ class Mbarrier:
             self._kernel._check_symbols(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
-            address = at if cta_rank is None else mapa(ptx, at, cta_rank)
-            instructions.mbarrier_arrive(ptx, address, relaxed=relaxed)
+            mbarrier_arrive(ptx, at if cta_rank is None else ptx.mapa(at, cta_rank), relaxed=relaxed)
 
         self._record("arrive", index, write)
 
@@ -92,7 +91,8 @@ class Mbarrier:
                 f"mbarrier {self.buffer.name}: nbytes must be 1 to {MBARRIER_TX_LIMIT} bytes, got {short_repr(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
-        self._record("arrive_expect_tx", index, lambda ptx, at: instructions.mbarrier_arrive_expect_tx(ptx, at, nbytes))
+        opcode = SYNC["mbarrier_arrive_expect_tx"]
+        self._record("arrive_expect_tx", index, lambda ptx, at: ptx.instr(opcode, "_", at, nbytes))
 
     @checked(parity=INT, cluster=FLAG)
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
@@ -104,7 +104,7 @@ class Mbarrier:
             cluster: acquire at cluster scope. Needed if threads of another CTA arrive on the barrier.
         """
         self._kernel._check_symbols(parity, f"mbarrier {self.buffer.name}: parity")
-        self._record("wait", index, lambda ptx, at: instructions.mbarrier_wait(ptx, at, parity, cluster=cluster))
+        self._record("wait", index, lambda ptx, at: mbarrier_wait(ptx, at, parity, cluster=cluster))
 
 
 def barrier_address(ptx: PtxBuilder, element: Region) -> Address:

@@ -595,9 +595,10 @@ class KernelBuilder(Recorder):
         number, in_loop = self._described.allocations, self._in_loop()
 
         def write(ptx: PtxBuilder) -> None:
-            instructions.tcgen05_alloc(ptx, ptx.address(holder), count, group())
+            alloc = f"tcgen05.alloc.cta_group::{group()}.sync.aligned.shared::cta.b32"
+            ptx.instr(alloc, ptx.address(holder), count)
             if number == self._described.allocations and not in_loop:
-                instructions.tcgen05_relinquish(ptx, group())
+                ptx.instr(f"tcgen05.relinquish_alloc_permit.cta_group::{group()}.sync.aligned")
 
         self.record(Action("tcgen05_alloc", write))
 
@@ -629,7 +630,7 @@ class KernelBuilder(Recorder):
         count = self._columns.get(holder.memory, 32) if columns is None else plain(columns)
 
         def write(ptx: PtxBuilder) -> None:
-            instructions.tcgen05_dealloc(ptx, _base(ptx, holder), count, group())
+            ptx.instr(f"tcgen05.dealloc.cta_group::{group()}.sync.aligned.b32", _base(ptx, holder), count)
 
         self.record(Action("tcgen05_dealloc", write))
 
@@ -645,7 +646,8 @@ class KernelBuilder(Recorder):
         group = self._asks_for(cta_group, "tcgen05_commit")
 
         def write(ptx: PtxBuilder) -> None:
-            instructions.tcgen05_commit(ptx, barrier_address(ptx, element), group())
+            commit = f"tcgen05.commit.cta_group::{group()}.mbarrier::arrive::one.shared::cluster.b64"
+            ptx.instr(commit, barrier_address(ptx, element))
 
         self.record(Action("tcgen05_commit", write))
 

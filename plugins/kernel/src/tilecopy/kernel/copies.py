@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilecopy_core.description import Scope
 from tilecopy_core.dispatch import demanded_names
@@ -17,6 +17,8 @@ from .recording import Recorder
 from .statements import CopyStatement
 from .values import Value
 
+VariantNames: TypeAlias = "str | Sequence[str] | None"
+
 
 class ScopedCopies:
     """The copy methods of one scope: ``k.cta.copy(dst, src)``, ``k.warp.copy_async(dst, src, variant="ldgsts")``."""
@@ -25,13 +27,7 @@ class ScopedCopies:
         self._kernel, self._scope = kernel, scope
 
     def copy(
-        self,
-        dst: Region,
-        src: Region,
-        *,
-        variant: str | Sequence[str] | None = None,
-        outside: Any = None,
-        **options: Any,
+        self, dst: Region, src: Region, *, variant: VariantNames = None, outside: Any = None, **options: Any
     ) -> None:
         """Copy synchronously. A thread may use its part right after the copy; other threads must wait for a barrier.
 
@@ -50,25 +46,13 @@ class ScopedCopies:
         self._record("copy", dst, src, variant, outside, options)
 
     def copy_async(
-        self,
-        dst: Region,
-        src: Region,
-        *,
-        variant: str | Sequence[str] | None = None,
-        outside: Any = None,
-        **options: Any,
+        self, dst: Region, src: Region, *, variant: VariantNames = None, outside: Any = None, **options: Any
     ) -> None:
         """Copy asynchronously. You write the wait (``plan.completion`` has the steps). For the arguments see :meth:`copy`."""
         self._record("copy_async", dst, src, variant, outside, options)
 
     def _record(
-        self,
-        op: str,
-        dst: Region,
-        src: Region,
-        variant: str | Sequence[str] | None,
-        outside: Any,
-        options: dict[str, Any],
+        self, op: str, dst: Region, src: Region, variant: VariantNames, outside: Any, options: dict[str, Any]
     ) -> None:
         kernel = self._kernel
         for operand, region in (("destination", dst), ("source", src)):

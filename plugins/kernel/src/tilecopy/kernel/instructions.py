@@ -89,11 +89,6 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 # ------------------------------------------------------------------------------------------------- mbarriers
 
 
-def mbarrier_init(ptx: PtxBuilder, barrier: Address, count: int) -> None:
-    """Initialise an mbarrier for a number of arrivals per phase (1 to 2**20 - 1)."""
-    ptx.instr(SYNC["mbarrier_init"], barrier, count)
-
-
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
     """Arrive once at an mbarrier, at cluster scope if it is in the memory of another CTA. Release the thread's writes unless ``relaxed``."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
@@ -102,11 +97,6 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
         ptx.instr(f"mbarrier.arrive.{order}.{scope}.shared::{scope}.b64", "_", barrier)
     else:
         ptx.instr(SYNC["mbarrier_arrive"], ptx.reg("b64"), barrier)
-
-
-def mbarrier_arrive_expect_tx(ptx: PtxBuilder, barrier: Address, nbytes: int) -> None:
-    """Add ``nbytes`` (at most 2**20 - 1) to the bytes that the phase of an mbarrier expects from copies, and arrive once."""
-    ptx.instr(SYNC["mbarrier_arrive_expect_tx"], "_", barrier, nbytes)
 
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
@@ -119,26 +109,6 @@ def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bo
 
 
 # ------------------------------------------------------------------------------------------------- tensor memory
-
-
-def tcgen05_alloc(ptx: PtxBuilder, holder: Address, columns: int, cta_group: int) -> None:
-    """Write a ``tcgen05.alloc`` by one warp, of 32 to 512 columns (a power of two). It stores the address in ``holder``."""
-    ptx.instr(f"tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32", holder, columns)
-
-
-def tcgen05_relinquish(ptx: PtxBuilder, cta_group: int) -> None:
-    """Write a ``tcgen05.relinquish_alloc_permit`` by the warp that allocated: the CTA will not allocate any more."""
-    ptx.instr(f"tcgen05.relinquish_alloc_permit.cta_group::{cta_group}.sync.aligned")
-
-
-def tcgen05_dealloc(ptx: PtxBuilder, address: Register, columns: int, cta_group: int) -> None:
-    """Write a ``tcgen05.dealloc`` by the warp that allocated."""
-    ptx.instr(f"tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32", address, columns)
-
-
-def tcgen05_commit(ptx: PtxBuilder, barrier: Address, cta_group: int) -> None:
-    """Make an mbarrier count one arrival when the thread's earlier tcgen05 operations are complete."""
-    ptx.instr(f"tcgen05.commit.cta_group::{cta_group}.mbarrier::arrive::one.shared::cluster.b64", barrier)
 
 
 def tcgen05_fence_after(ptx: PtxBuilder) -> None:

@@ -155,9 +155,8 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         raise ValueError("two parameters have the same name")
     for parameter in parameters:
         if isinstance(parameter, ArrayParameter):
-            if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in (
-                1 << bit for bit in range(32)
-            ):
+            powers = [1 << bit for bit in range(32)]
+            if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in powers:
                 raise ValueError(
                     f"array {parameter.name}: shape and strides must have equal length, and alignment must be a power of 2"
                 )

@@ -13,7 +13,7 @@ A new kind of parameter is a subclass of :class:`Parameter`; executors need no c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -401,10 +401,6 @@ class Extent:
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
-def _extents(values: Iterable[Any]) -> tuple[Extent, ...]:
-    return tuple(value if isinstance(value, Extent) else Extent(*value) for value in values)
-
-
 @frozen
 class SizeParameter(NumberParameter):
     """A size that each launch reads from the shapes of arrays, or from their strides. The caller passes no argument for it.
@@ -413,7 +409,7 @@ class SizeParameter(NumberParameter):
         sources: the dimensions whose extent or stride is the size (or a multiple of it plus a constant). They must agree.
     """
 
-    sources: tuple[Extent, ...] = attrs.field(converter=_extents)
+    sources: tuple[Extent, ...]
     multiple_of: int = 1
     lower: int = 1
     upper: int = _B32[1]
