@@ -12,8 +12,15 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy.executors import HostArguments
-from tilecopy.kernel import ArrayParameter, Parameter, ScalarParameter, SizeParameter
-from tilecopy.kernel.parameters import ArrayView, Binding, Extent
+from tilecopy.kernel.parameters import (
+    ArrayParameter,
+    ArrayView,
+    Binding,
+    Extent,
+    Parameter,
+    ScalarParameter,
+    SizeParameter,
+)
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy_test_helpers.mentions import mentions

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 import click
+from tilecopy import KernelBuilder
 from tilecopy.costs import compare
 from tilecopy.harness import Harness, HarnessCopy, declare
-from tilecopy.kernel import KernelBuilder
 
 from tilecopy_core.description import OPS, TARGETS, Scope
 from tilecopy_core.dispatch import plan

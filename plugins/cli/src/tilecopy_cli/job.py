@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 import attrs
-from tilecopy.kernel import BuiltKernel, KernelBuilder
+from tilecopy import BuiltKernel, KernelBuilder
 
 from tilecopy_core.description import Target
 from tilecopy_core.errors import RequestError

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
     from .costs import Comparison, Cost, compare, cost
     from .cuda_cpp_export import cuda_header
-    from .kernel import BuiltKernel, KernelBuilder, Mbarrier, Value
+    from .kernel.barriers import Mbarrier
+    from .kernel.builder import KernelBuilder
+    from .kernel.built import BuiltKernel
     from .kernel.load import load_kernel
+    from .kernel.values import Value
     from .module_text import ptx_text
 else:  # with a __getattr__, a type checker would accept every name
     _LATER = {
@@ -32,8 +35,11 @@ else:  # with a __getattr__, a type checker would accept every name
         "tilecopy_partitions": ["mma_fragment", "tile_fragment"],
         ".costs": ["Comparison", "Cost", "compare", "cost"],
         ".cuda_cpp_export": ["cuda_header"],
-        ".kernel": ["BuiltKernel", "KernelBuilder", "Mbarrier", "Value"],
+        ".kernel.barriers": ["Mbarrier"],
+        ".kernel.builder": ["KernelBuilder"],
+        ".kernel.built": ["BuiltKernel"],
         ".kernel.load": ["load_kernel"],
+        ".kernel.values": ["Value"],
         ".module_text": ["ptx_text"],
     }
     __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})

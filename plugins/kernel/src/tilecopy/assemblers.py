@@ -129,12 +129,7 @@ _DESCRIBE = ("-verbose", "-no-cache")
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
 def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -> Resources:
-    """Return the registers and the static shared memory of the kernel in a module.
-
-    Args:
-        ptx: the text of a module with one kernel.
-        target: the architecture.
-        assembler: one of :data:`ASSEMBLERS`; by default the first that works.
+    """Return the registers and the static shared memory of the one kernel in a module. For the arguments see :func:`assemble`.
 
     Raises:
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.

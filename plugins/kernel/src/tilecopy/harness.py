@@ -21,7 +21,8 @@ from tilecopy_core.plugin import Option
 from .validators import FUNCTION, TEXT, one_of, tuple_of
 
 if TYPE_CHECKING:
-    from .kernel import KernelBuilder, Mbarrier
+    from .kernel.barriers import Mbarrier
+    from .kernel.builder import KernelBuilder
 
 __all__ = ["COMPLETIONS", "OPTIONS", "TMEM_LANES", "Harness", "HarnessCopy", "HarnessMemory", "Step", "declare"]
 __all__ += ["element_storage", "stand_ins"]
@@ -398,9 +399,8 @@ class Harness:
                 move(array[self.cta, word], words[word])
 
         if words is None:
-            self._move_columns(
-                memory, "st" if fills else "ld", self._columns_filled(side) if fills else range(0, memory.columns, 4)
-            )
+            columns = self._columns_filled(side) if fills else range(0, memory.columns, 4)
+            self._move_columns(memory, "st" if fills else "ld", columns)
         elif words.space == "shared":
             self._distribute(cast("int", words.shape[0]), move_shared)
         elif words.space == "local":

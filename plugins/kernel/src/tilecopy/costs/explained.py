@@ -28,23 +28,20 @@ def explained(plan: Plan) -> list[tuple[str, str]]:
 def _better(plan: Plan, own: Cost) -> str:
     """Return a note that names the cheapest variant with less than a quarter of the instructions, or ""."""
     registry = default_registry()
-    candidates: list[tuple[ComparisonRow, tuple[str, ...]]] = []
+    fewer: list[tuple[ComparisonRow, tuple[str, ...]]] = []
     for outcome in plan.outcomes:
         plugin = registry.table().plugin_named(outcome.name)
         if outcome.kind in ("outranked", "tied", "lacks option", "not asked") and plugin is not None:
             with suppress(TilecopyError):
-                candidates.append((way(plugin.record, plan.request, registry), outcome.lacks))
-    fewer = [
-        candidate
-        for candidate in candidates
-        if QUARTER * candidate[0].cost.instructions < own.instructions and not candidate[0].cost.not_counted
-    ]
+                row = way(plugin.record, plan.request, registry)
+                if QUARTER * row.cost.instructions < own.instructions and not row.cost.not_counted:
+                    fewer.append((row, outcome.lacks))
     if not fewer:
         return ""
-    named, least = {note.other for note in plan.notes}, min(candidate[0].cost for candidate in fewer).instructions
-    ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
+    named, least = {note.other for note in plan.notes}, min(row.cost for row, _ in fewer).instructions
     # of variants with equal costs, one that a note names
-    best, lacks = next(candidate for candidate in ranked if candidate[0].cost.instructions <= least)
+    ranked = sorted(fewer, key=lambda each: (each[0].plan.variant not in named, each[0].cost))
+    best, lacks = next((row, lacks) for row, lacks in ranked if row.cost.instructions <= least)
     needed = "".join(f", with {name}=" for name in lacks)
     return (
         f"{best.plan.variant} needs {best.cost.instructions:,} instructions in all instead of {own.instructions:,}; to use it, "

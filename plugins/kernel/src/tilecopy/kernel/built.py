@@ -195,10 +195,7 @@ class BuiltKernel:
         return attrs.evolve(resources, shared_bytes=resources.shared_bytes + self.shared_bytes * self.dynamic_shared)
 
     def cubin(self, assembler: str | None = None) -> bytes:
-        """Return the machine code of the kernel for its target.
-
-        Args:
-            assembler: ``nvjitlink`` or ``ptxas``; by default the first that is installed.
+        """Return the machine code of the kernel for its target. For ``assembler`` see :meth:`resources`.
 
         Raises:
             AssemblerError: no assembler is installed, or it rejects the PTX.
@@ -394,14 +391,7 @@ class BuiltKernel:
 
         This is for libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
         launch checks only the alignment of the addresses. Without ``stream=`` a launch uses the
-        current stream, like a call of the kernel.
-
-        Args:
-            arguments: device arrays and integers, as for a call.
-            grid: CTAs along x, y, z, if not given at build.
-            device: the GPU that launches, as for a call.
-            executor: an executor that launches by address, such as ``cuda``.
-            named: arguments by the names of their parameters, as for a call.
+        current stream. The arguments are those of a call of the kernel, with device arrays.
 
         Raises:
             LaunchError: an argument does not fit its parameter, or the executor cannot launch by address.

@@ -101,9 +101,8 @@ def lower_kernel(
     host_parameters = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
     computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in host_parameters)
-    in_text = [ParameterText(p.name, p.type) for p in declared] + [
-        parameter_text(recipe, name) for recipe, name in host_parameters
-    ]
+    in_text = [ParameterText(p.name, p.type) for p in declared]
+    in_text += [parameter_text(recipe, name) for recipe, name in host_parameters]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
     bounds = tuple(described.bounds)
     if grid3 is not None and not symbolic(grid3):

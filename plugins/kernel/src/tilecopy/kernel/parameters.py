@@ -217,7 +217,7 @@ class ArrayParameter(Parameter):
                     f"{where}: the stride of dimension {dim} must be {declared} elements, got {actual}; {remedy}"
                 )
         if self.written:
-            self._check_overlap(where, shape, strides, binding.numbers)
+            self._check_overlap(shape, strides, binding)
         if facts.device is not None and facts.pointer % self.align_bytes:
             raise LaunchError(
                 f"{where}: the address must be a multiple of {self.align_bytes} bytes, got 0x{facts.pointer:x}; "
@@ -228,16 +228,14 @@ class ArrayParameter(Parameter):
                 f"{where}: the array must be writable, because the kernel writes it; pass a writable copy"
             )
 
-    def _check_overlap(
-        self, where: str, shape: tuple[int, ...], strides: tuple[int, ...], numbers: Mapping[str, int]
-    ) -> None:
+    def _check_overlap(self, shape: tuple[int, ...], strides: tuple[int, ...], binding: Binding) -> None:
         """Raise LaunchError if two elements have the same address; for constant strides, the plans of the copies checked that."""
         symbols = {symbol.name for number in (*self.shape, *self.strides) for symbol in symbols_of(number)}
         if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
-            values = ", ".join(f"{name} = {numbers[name]}" for name in sorted(symbols))
+            values = ", ".join(f"{name} = {binding.numbers[name]}" for name in sorted(symbols))
             raise LaunchError(
-                f"{where}: elements that the kernel writes must have different addresses, got shape "
-                f"{with_values(self.shape, shape)} and strides {with_values(self.strides, strides)} ({values}); pass other strides"
+                f"{self._where(binding)}: the kernel writes it, but with {values}, shape {with_values(self.shape, shape)} and strides "
+                f"{with_values(self.strides, strides)} several elements have the same address; pass other strides"
             )
 
     def encode(self, binding: Binding) -> bytes:
