@@ -24,11 +24,7 @@ _NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-    """Write a plan's copy, and check the PTX that its variant wrote.
-
-    The variant is looked up by its name in the registry, by default that of the process. Raises PluginError if the PTX is not
-    valid in a kernel, and the errors of :meth:`.Plan.emit`.
-    """
+    """Write a plan's copy as :meth:`.Plan.emit` does, or raise PluginError if the PTX that its variant wrote is not valid in a kernel."""
     ptx.recent.clear()
     around = list(ptx.blocks)
     plan.emit(ptx, registry)
@@ -53,9 +49,8 @@ def register_bits(ptx: PtxBuilder) -> dict[str, int]:
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
     """Return the reason that the PTX of one copy is not valid in a kernel, or None.
 
-    The reason is one sentence that quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``,
-    an unbalanced brace, a statement without ``;``, a branch to a label that the copy does not have, or a register without
-    a declaration. ``registers`` are the names that the kernel declares, with or without ``%``.
+    The reason quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``, an unbalanced brace, a
+    statement without ``;``, a branch to a label that the copy does not have, or a register that neither the copy nor the kernel declares.
     """
     scopes = [{name.lstrip("%") for name in registers}]
     emitted = list(statements(lines))

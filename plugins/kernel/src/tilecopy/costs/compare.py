@@ -21,23 +21,13 @@ from tilecopy_core.description import (
     thread,
 )
 from tilecopy_core.dispatch import Plan, dispatch, plan
-from tilecopy_core.errors import (
-    NoVariantError,
-    PluginError,
-    PtxError,
-    RequestError,
-    did_you_mean,
-    frozen,
-    instance_of,
-    one_of,
-    optional,
-    short_repr,
-)
+from tilecopy_core.errors import NoVariantError, PluginError, PtxError, RequestError, did_you_mean, frozen, short_repr
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
 from tilecopy_core.registry import Registry, default_registry
 
 from ..harness import stand_ins
+from ..validators import instance_of, one_of, optional
 from .cost import Cost, cost, count_text
 
 _COLUMNS: tuple[str, ...] = ("variant", "op", "by", "target", "instructions", "in all", "bytes", "registers")
@@ -185,16 +175,16 @@ def compare(
     for target in dict.fromkeys(map(target_of, several)):
         ways = []
         for name, record in ready:
-            alone = record.threads == "one" and scope.kind != "thread"
+            issuer, active = scope, ActiveThreads(scope.threads if scope.kind == "cta" else None)
+            if record.threads == "one" and scope.kind != "thread":
+                issuer, active = thread(), ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
             request = CopyRequest(
                 op=record.op,
                 dst=dst,
                 src=src,
-                scope=thread() if alone else scope,
+                scope=issuer,
                 target=target,
-                active=ActiveThreads(scope.threads, (True, *[False] * (scope.threads - 1)))
-                if alone
-                else ActiveThreads(scope.threads if scope.kind == "cta" else None),
+                active=active,
                 options=options,
                 outside=outside,
             )

@@ -87,9 +87,8 @@ class GpuModel:
         partial = path.partial * (1 + 4 * under_way if counts.stores else under_way**2)
         moved = min(counts.nbytes, counts.touched_sector_bytes)
         dram_bytes = moved * share + (counts.touched_sector_bytes - moved) * partial
-        rounds = (
-            max(1.0, counts.nbytes / counts.in_flight_bytes) if counts.in_flight_bytes and not counts.stores else 0.0
-        )
+        has_rounds = counts.in_flight_bytes and not counts.stores
+        rounds = max(1.0, counts.nbytes / counts.in_flight_bytes) if has_rounds else 0.0
         waits = self.barrier_cycles if counts.shared_bytes and moved and not counts.stores else 0.0
         return {
             "dram": dram_bytes / self.dram_bytes + path.split * counts.split_sectors,

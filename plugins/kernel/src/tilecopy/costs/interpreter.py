@@ -31,6 +31,8 @@ GLOBAL_STEP_BYTES, SHARED_STEP_BYTES = 1 << 40, 1 << 20
 """Buffers begin at multiples of these in global and in shared memory, so that a generic address shows its state space."""
 TRAFFIC = ("global", "shared")
 """The state spaces whose traffic is counted."""
+ASYNC = ("cp.async.ca.", "cp.async.cg.")
+"""The beginnings of the opcodes with which each thread copies asynchronously."""
 WIDEST_REQUEST_BYTES = 32
 """The most bytes that a thread moves in one request."""
 _COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
@@ -294,7 +296,7 @@ class CopyInterpreter:
         if self._repeats:
             self._unknown(line.opcode, *(space for _, space in sides))
         size = self._of(line.size)
-        if line.opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
+        if line.opcode.startswith(ASYNC):
             self._copy(line, int(size or 0), mask)
         elif ".bulk.tensor." in line.opcode:
             place = next((operand for operand in line.operands if isinstance(operand, TensorPlace)), None)
@@ -306,7 +308,7 @@ class CopyInterpreter:
             count = 4 if "x4" in parts else 2 if "x2" in parts else 1
             # each of these lanes has the address of a row
             rows = mask & (self._lanes < count * (16 if "m16n16" in parts else 8))
-            self._plain(line.opcode, "shared", first.address, 16, rows, loads=False)
+            self._plain(line, "shared", first.address, 16, rows, loads=False)
         else:
             results = _written_by(line)
             for access, space in sides:
@@ -315,7 +317,7 @@ class CopyInterpreter:
                 size = 0 if by_engine or access.bytes is None else access.bytes
                 loads = access.loads and bool(results)
                 merges = access.loads != access.stores
-                self._plain(line.opcode, space, access.address, size, mask, loads, merges=merges)
+                self._plain(line, space, access.address, size, mask, loads=loads, merges=merges)
                 if loads and space == "global":
                     self._arriving |= results
             self.counters.data_paths.add("registers")
@@ -329,8 +331,8 @@ class CopyInterpreter:
         # the last operand is a predicate (the source is ignored), or the number of bytes that are read
         part = np.asarray(False if last is None else last)
         read = mask & (~part if part.dtype == bool else part > 0)
-        self._plain(line.opcode, "global", line.operands[1], size, read, loads=True, waits=False)
-        self._plain(line.opcode, "shared", line.operands[0], size, mask, loads=False, counts=False)
+        self._plain(line, "global", line.operands[1], size, read, loads=True)
+        self._plain(line, "shared", line.operands[0], size, mask, loads=False)
         self.counters.data_paths.add("cp.async")
         places = [self._place(operand) for operand in line.operands[:2]]
         if not any(place is None for place in places):
@@ -357,34 +359,25 @@ class CopyInterpreter:
         return start + step if is_known else None
 
     def _plain(
-        self,
-        opcode: str,
-        space: str,
-        where: Any,
-        size: int,
-        mask: Any,
-        loads: bool,
-        *,
-        counts: bool = True,
-        waits: bool = True,
-        merges: bool = True,
+        self, line: Line, space: str, where: Any, size: int, mask: Any, *, loads: bool, merges: bool = True
     ) -> None:
         """Count an access by every thread of a mask. An unknown state space is "", and an unknown number of bytes is 0.
 
-        ``loads`` says that it reads bytes that a later store needs, and ``waits`` that stores wait for them. ``counts`` is False
-        for the second side of an access, which is counted once. ``merges`` says that machine code may merge it with its neighbours.
+        ``loads`` says that it reads bytes that a later store needs, and ``merges`` that machine code may merge it with its neighbours.
         """
+        is_async = line.opcode.startswith(ASYNC)  # stores do not wait for these loads
+        counts = space == "global" or not is_async  # the two sides of a cp.async are one access
         place = self._place(where)
         if space == "shared" and place is not None and int(np.max(place)) >> 20 << 20 in self._aside:
             return
         is_known = place is not None and space != "" and 0 < size <= WIDEST_REQUEST_BYTES
         if not is_known:
-            self._unknown(opcode, space)
+            self._unknown(line.opcode, space)
         number, turns = int(mask.sum()), max(1, mask.size // len(self._warps))
         if counts and size:
             self.counters.accesses[size] = self.counters.accesses.get(size, 0) + number
         if loads and space == "global":
-            self._latest_bytes = size * number // turns if waits else size * number
+            self._latest_bytes = size * number if is_async else size * number // turns
             self._batch += self._latest_bytes
         elif not loads and counts:
             self._close_batch()
@@ -395,9 +388,8 @@ class CopyInterpreter:
         addresses = places[turn, thread].astype(np.int64)
         requests = turn * (int(self._warps.max(initial=0)) + 1) + self._warps[thread]
         lanes = self._lanes[thread]
-        self._words.setdefault((space, loads, counts and waits and merges, size, addresses.size), []).append(
-            (addresses, requests, lanes)
-        )
+        key = space, loads, merges and not is_async, size, addresses.size
+        self._words.setdefault(key, []).append((addresses, requests, lanes))
         count = len(np.unique(requests))
         if space == "shared":
             self.counters.shared_requests += count

@@ -397,11 +397,6 @@ class HostSpan:
     nbytes: int
     names: tuple[str, ...]
 
-    def join(self, other: HostSpan) -> HostSpan:
-        """Return the union of this range and another. The other range must begin inside this one."""
-        end = max(self.first + self.nbytes, other.first + other.nbytes)
-        return HostSpan(self.first, end - self.first, self.names + other.names)
-
 
 def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     """Return the ranges of host memory of a launch's arguments. A device can hold a copy of each range.
@@ -416,8 +411,10 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     }
     merged: list[HostSpan] = []
     for span in sorted(alone.values(), key=lambda span: span.first):
-        if merged and span.first < merged[-1].first + merged[-1].nbytes:
-            merged[-1] = merged[-1].join(span)
+        last = merged[-1] if merged else HostSpan(0, 0, ())
+        if span.first < last.first + last.nbytes:
+            nbytes = max(last.nbytes, span.first + span.nbytes - last.first)
+            merged[-1] = HostSpan(last.first, nbytes, last.names + span.names)
         else:
             merged.append(span)
     return [
@@ -476,9 +473,7 @@ class HostArguments:
             facts = binding.arrays[parameter.name]
             data = flat_bytes(facts, parameter.dtype.bytes)
             first_bytes = facts.pointer - facts.span(parameter.dtype.bytes)[0]
-            arrays.append(
-                HostArray(parameter.name, data, parameter.align_bytes, not facts.readonly, first_bytes=first_bytes)
-            )
+            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, not facts.readonly, first_bytes))
         return cls(arrays, binding)
 
     def pack_parameters(

@@ -21,19 +21,7 @@ from tilecopy_core.description import (
     warp,
     warpgroup,
 )
-from tilecopy_core.errors import (
-    FLAG,
-    LayoutError,
-    PtxError,
-    RequestError,
-    Validator,
-    checked,
-    instance_of,
-    integer_in,
-    one_of,
-    optional,
-    short_repr,
-)
+from tilecopy_core.errors import LayoutError, PtxError, RequestError, short_repr
 from tilecopy_core.integers import (
     INT,
     Condition,
@@ -53,6 +41,7 @@ from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
 
+from ..validators import FLAG, Validator, checked, instance_of, integer_in, one_of, optional
 from . import instructions
 from .active_threads import inside_condition, inside_loop, leaves, operands_of
 from .barriers import Mbarrier, barrier_address
@@ -89,10 +78,8 @@ def as_method(
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
     """Return a method of KernelBuilder that records a call of ``write`` with the method's arguments. The build makes the call.
 
-    Args:
-        write: the function that writes the instruction.
-        together: a scope whose threads must all execute the instruction together (of a CTA, its size does not matter). The build checks it.
-        kinds: name of an argument -> its validator. The call checks it.
+    The method checks its arguments by validators, ``kinds``. The build checks that all threads of the scope ``together`` execute the
+    instruction together (of a CTA, its size does not matter).
     """
     signature = inspect.signature(write)
 

@@ -14,25 +14,14 @@ import attrs
 
 from tilecopy_core.description import Target
 from tilecopy_core.dispatch import Plan
-from tilecopy_core.errors import (
-    ANY_INTEGER,
-    RequestError,
-    TilecopyError,
-    Validator,
-    checked,
-    did_you_mean,
-    frozen,
-    integer,
-    integer_in,
-    short_repr,
-)
+from tilecopy_core.errors import ANY_INTEGER, RequestError, TilecopyError, did_you_mean, frozen, integer, short_repr
 from tilecopy_core.integers import INT, Int, Symbol, key_of, symbols_of
 from tilecopy_core.layout import html_table
 from tilecopy_core.registry import LOCK
 
 from ..errors import AssemblerError, LaunchError
 from ..executor_registry import choose_executor
-from ..validators import PATH, mapping_of
+from ..validators import PATH, Validator, checked, integer_in, mapping_of
 from .bounds import Bound
 from .parameters import ArrayParameter, Parameter, value_of, with_values
 from .special_registers import GRID_LIMIT, bounded_by, cluster_rank, only_symbol

@@ -21,16 +21,7 @@ from ..errors import LaunchError
 from ..expression_text import as_python, unique_name
 from ..module_text import directive_of
 from . import launch_record as schema
-from .parameters import (
-    ArrayParameter,
-    BytesParameter,
-    ComputedParameter,
-    NumberParameter,
-    Parameter,
-    ScalarParameter,
-    SizeParameter,
-    TensorMapParameter,
-)
+from . import parameters
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
@@ -51,13 +42,13 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
 def record_of(kernel: Any) -> dict[str, Any]:
     """Return the launch record of a kernel as JSON values, or raise RequestError if a recipe's function is not importable by name."""
     names = _SymbolNames(kernel.scalars)
-    parameters, offset = list[Any](), 0
+    records, offset = list[Any](), 0
     for parameter in kernel.parameters:
         size = align = 4 if parameter.type == "b32" else 8
-        if isinstance(parameter, ComputedParameter):
+        if isinstance(parameter, parameters.ComputedParameter):
             size, align = parameter.recipe.size_bytes, parameter.recipe.align_bytes
         offset = -(-offset // align) * align
-        parameters.append(_parameter(kernel, parameter, offset, names))
+        records.append(_parameter(kernel, parameter, offset, names))
         offset += size
     launch = schema.LaunchRecord(
         format=schema.FORMAT,
@@ -68,7 +59,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
         ptx_version=directive_of(kernel.ptx, ".version"),
         ptx_target=directive_of(kernel.ptx, ".target"),
         target=str(kernel.target),
-        parameters=tuple(parameters),
+        parameters=tuple(records),
         parameters_bytes=offset,
         block=(kernel.threads, 1, 1),
         grid=names.texts(kernel.grid),
@@ -121,29 +112,29 @@ class _SymbolNames:
         )
 
 
-def _parameter(kernel: Any, parameter: Parameter, offset: int, names: _SymbolNames) -> Any:
+def _parameter(kernel: Any, parameter: parameters.Parameter, offset: int, names: _SymbolNames) -> Any:
     texts, name = names.texts, parameter.name
     match parameter:
-        case ArrayParameter(_, shape, strides, dtype, align_bytes, written):
+        case parameters.ArrayParameter(_, shape, strides, dtype, align_bytes, written):
             return schema.ArrayRecord(name, offset, str(dtype), texts(shape), texts(strides), align_bytes, written)
-        case TensorMapParameter(_, recipe):
+        case parameters.TensorMapParameter(_, recipe):
             values = texts((parameter.start_bytes, str(recipe.array.dtype), recipe.sizes, recipe.strides_bytes))
             more: Any = recipe.box, recipe.element_strides, recipe.swizzle, recipe.fill
             return schema.TensorMapRecord(name, offset, recipe.array.name, *values, *more)
-        case BytesParameter(_, recipe):
+        case parameters.BytesParameter(_, recipe):
             function, arrays = _name_of_function(kernel, parameter), tuple(array.name for array in recipe.arrays)
             more = recipe.size_bytes, recipe.align_bytes
             return schema.HostBytesRecord(name, offset, function, arrays, texts(recipe.numbers), *more)
-    assert isinstance(parameter, NumberParameter)
+    assert isinstance(parameter, parameters.NumberParameter)
     type, size = ("int64", 8) if parameter.type == "b64" else ("int32", 4)
     number = name, offset, type, size, parameter.multiple_of, parameter.lower, parameter.upper
-    if isinstance(parameter, SizeParameter):
+    if isinstance(parameter, parameters.SizeParameter):
         return schema.SizeRecord(*number, read_from=parameter.sources)  # type: ignore[arg-type]
-    assert isinstance(parameter, ScalarParameter)
+    assert isinstance(parameter, parameters.ScalarParameter)
     return schema.ScalarRecord(*number, within=texts(parameter.within))  # type: ignore[arg-type]
 
 
-def _name_of_function(kernel: Any, parameter: BytesParameter) -> str:
+def _name_of_function(kernel: Any, parameter: parameters.BytesParameter) -> str:
     make = parameter.recipe.make
     name = f"{make.__module__}:{make.__qualname__}"
     try:
