@@ -29,6 +29,7 @@ from .traffic import BANK_BYTES, BANKS, SECTOR_BYTES
 _COUNTED = {field.name for field in attrs.fields(CopyCounts)} & {field.name for field in attrs.fields(Counters)}
 _COUNTED -= {"sectors", "wavefronts"}
 """The counts that a cost takes from an interpreter as they are; the others may be unknown."""
+_DATA_PATHS = ("tensor", "bulk", "cp.async", "registers")
 _FAR = 4096
 """The value that is assumed for a size that has no bounds."""
 
@@ -143,9 +144,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
         registers=live_registers(lines, before, after, bits),
         sectors=None if counters.unknown["global"] else counters.sectors,
         ideal_sectors=-(-_accessed_bytes(request, "global", outside.symbols) // SECTOR_BYTES),
-        data_path=next(
-            (path for path in ("tensor", "bulk", "cp.async", "registers") if path in counters.data_paths), ""
-        ),
+        data_path=next((path for path in _DATA_PATHS if path in counters.data_paths), ""),
         wavefronts=None if counters.unknown["shared"] else counters.wavefronts,
         ideal_wavefronts=-(-shared_bytes // (BANKS * BANK_BYTES)) if counters.shared_requests else 0,
         touched_sector_bytes=len(touched) * SECTOR_BYTES,
@@ -292,10 +291,4 @@ def _spans_inside(region: Region, values: dict[Symbol, int]) -> list[tuple[int, 
 
 
 def _inside(region: Region, values: dict[Symbol, int]) -> bool:
-    try:
-        for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
-            if not 0 <= evaluate(start, values) <= evaluate(size, values) - extent:
-                return False
-    except (KeyError, TilecopyError):  # it depends on the thread
-        return True
-    return True
+    return _spans_inside(region, values) == [(0, 1), *((0, extent) for extent in region.extents if extent != 1)]

@@ -22,19 +22,17 @@ _BOX = 256
 _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 
-def _of_instructions(count: int, chosen: str, other: Variant, lacks: Sequence[str]) -> Note:
-    """Return a note that ``other``, whose copies one thread issues, accepts the copy, or would with the options in ``lacks``."""
-    if lacks:
-        needed = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
-        remedy = f"it only needs {needed}: pass that too"
-    else:
-        remedy = f"it accepts the copy: pass variant={other.name!r}"
-    return Note(
-        "instructions",
-        f"one thread issues {count:,} instructions; variant {other.name} is for copies by one thread and may need far fewer; {remedy}; "
-        f"its completion is {other.completion}; to keep {chosen}, pass variant={chosen!r}",
-        other.name,
-    )
+def _of_instructions(start: str, chosen: str, other: Variant, needs: str) -> Note:
+    """Return a note that begins with ``start`` and says what the variant ``other`` needs, and how to choose one of the two."""
+    how = f"its completion is {other.completion}; to keep {chosen}, pass variant={chosen!r}"
+    return Note("instructions", f"{start}; variant {other.name} {needs}; {how}", other.name)
+
+
+def _needs_of_one(other: Variant, lacks: Sequence[str]) -> str:
+    """Return what a variant whose copies one thread issues needs: to be named, or the options in ``lacks``."""
+    lacking = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
+    remedy = f"only needs {lacking}: pass that too" if lacks else f"accepts the copy: pass variant={other.name!r}"
+    return f"is for copies by one thread and may need far fewer; it {remedy}"
 
 
 def _of_registers(count: int, request: CopyRequest) -> Note:
@@ -177,9 +175,10 @@ def notes(
     count = _instructions_per_thread(request, partition)
     if count > _MOST_INSTRUCTIONS:
         notes += _of_too_many(count, request, chosen, outcomes, registry, demanded=demanded)
-    registers = integer(attribute(partition, "registers_per_thread")) or 0
-    if "local" in request.spaces and registers > request.most_registers:
-        notes.append(_of_registers(registers, request))
+    if "local" in request.spaces:
+        registers = integer(attribute(partition, "registers_per_thread")) or 0
+        if registers > request.most_registers:
+            notes.append(_of_registers(registers, request))
     return tuple(notes)
 
 
@@ -190,18 +189,15 @@ def _of_too_many(
     single = request.scope.kind == "thread"
     able = [o for o in outcomes if o.priority is not None or (single and o.lacks)]
     ways = _fewer(count, able, request, registry)
+    start = f"{'one' if single else 'each'} thread issues {count:,} instructions"
     for way in ways if single else ():
         if way.record.threads == "one":
-            return [_of_instructions(count, chosen, way.record, way.lacks)]
+            return [_of_instructions(start, chosen, way.record, _needs_of_one(way.record, way.lacks))]
     accepting = [way for way in ways if way.count and not way.lacks]
     if accepting:
         best = min(accepting, key=lambda way: way.count)
-        who = "one thread" if single else "each thread"
-        text = (
-            f"{who} issues {count:,} instructions; variant {best.record.name} accepts the copy and needs {best.count:,}: pass "
-            f"variant={best.record.name!r}; its completion is {best.record.completion}; to keep {chosen}, pass variant={chosen!r}"
-        )
-        return [Note("instructions", text, best.record.name)]
+        needs = f"accepts the copy and needs {best.count:,}: pass variant={best.record.name!r}"
+        return [_of_instructions(start, chosen, best.record, needs)]
     if single and request.op == "copy_async" and not demanded:
         return [_of_copies(count, request, chosen, outcomes, registry)]
     return []

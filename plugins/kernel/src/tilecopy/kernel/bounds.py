@@ -205,8 +205,10 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
     return [*near_facts, *atom_facts([*near_facts, *near])], near
 
 
-def with_ends_proved(region: Region, known: Alternatives) -> Region:
-    """Return a region with each end marked as inside its buffer if the facts prove that."""
+def with_ends_proved(region: Region, around: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
+    """Return a region with the replacements in its starts, and each end marked as inside its buffer if the facts prove that."""
+    region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
+    known = [[substitute(fact, replacements) for fact in facts] for facts in around]
     if not all(known):
         return region  # an alternative has no facts
 

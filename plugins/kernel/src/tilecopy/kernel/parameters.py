@@ -102,14 +102,7 @@ class Binding:
 
 @frozen
 class TensorMapArgs:
-    """A frozen record of a tensor map (:class:`tilecopy_partitions.TensorMap`) with all values as numbers, innermost dimension first.
-
-    Attributes:
-        array: the name of the array's parameter.
-        address: the address of the first element.
-        dtype: the name of the element type.
-        element_bits: the bits of an element.
-    """
+    """A frozen record of a tensor map (:class:`tilecopy_partitions.TensorMap`) with numbers and the name of its array's parameter."""
 
     array: str
     address: int
@@ -305,14 +298,7 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 @frozen
 class NumberParameter(Parameter):
-    """An integer with declared bounds and a declared divisor.
-
-    Attributes:
-        type: ``b32`` or ``b64``.
-        multiple_of: a divisor of every value.
-        lower: smallest value.
-        upper: largest value.
-    """
+    """An integer from ``lower`` to ``upper`` that is a multiple of ``multiple_of``. Its type is ``b32`` or ``b64``."""
 
     type: str
     multiple_of: int
