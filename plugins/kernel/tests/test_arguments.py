@@ -317,7 +317,7 @@ def test_a_size_is_read_from_the_shapes_and_checked() -> None:
         (attrs.evolve(size, multiple_of=48), ("M", 64, "A", 48)),
         (attrs.evolve(size, upper=63), ("M", 64, "A", 63)),
         (attrs.evolve(size, lower=65), (65,)),
-        (attrs.evolve(size, sources=(("A", 2),)), ("A", 64)),
+        (attrs.evolve(size, sources=(Extent("A", 2),)), ("A", 64)),
     ):
         with pytest.raises(tc.LaunchError, match=mentions(*message)):
             with_parameters(wrong)(a, b, executor="emulator")

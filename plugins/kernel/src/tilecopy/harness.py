@@ -29,6 +29,7 @@ __all__ += ["element_storage", "stand_ins"]
 
 TMEM_LANES = 128
 """The lanes of tensor memory. A column of a lane has 32 bits."""
+_SPACES = ("global", "shared", "local", "tmem")
 _MAX_FRAGMENT_BYTES = 1 << 16
 """The limit of a fragment: far above the 255 registers of a thread, and small enough to emit."""
 
@@ -49,10 +50,7 @@ class Step:
     when: Literal["before", "after"] = attrs.field(validator=one_of("before", "after"))
     who: Literal["all", "issuer"] = attrs.field(validator=one_of("all", "issuer"))
     write: Callable[[Harness], object] = attrs.field(validator=FUNCTION)
-    spaces: tuple[str, ...] = attrs.field(
-        default=("global", "shared", "local", "tmem"),
-        validator=tuple_of(one_of("global", "shared", "local", "tmem")),
-    )
+    spaces: tuple[str, ...] = attrs.field(default=_SPACES, validator=tuple_of(one_of(*_SPACES)))
 
 
 FENCE = Step("fence_proxy_async", "before", "all", lambda harness: harness.kernel.fence_proxy_async())

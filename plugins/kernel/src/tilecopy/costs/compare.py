@@ -9,21 +9,12 @@ from typing import Any
 
 import attrs
 
-from tilecopy_core.description import (
-    OPS,
-    ActiveThreads,
-    CopyRequest,
-    Scope,
-    Target,
-    Variant,
-    check_request,
-    target_of,
-    thread,
-)
+from tilecopy_core.description import OPS, target_of, thread
 from tilecopy_core.dispatch import Plan, dispatch, plan
 from tilecopy_core.errors import NoVariantError, PluginError, PtxError, RequestError, did_you_mean, frozen, short_repr
 from tilecopy_core.layout import html_table
 from tilecopy_core.memory import Region
+from tilecopy_core.plugin import ActiveThreads, CopyRequest, Scope, Target, Variant, check_request
 from tilecopy_core.registry import Registry, default_registry
 
 from ..harness import stand_ins

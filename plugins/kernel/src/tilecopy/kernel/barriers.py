@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from tilecopy_core.errors import FLAG, RequestError, checked, frozen, integer_in, optional, short_repr
+from tilecopy_core.errors import FLAG, RequestError, Validator, checked, frozen, integer_in, optional, short_repr
 from tilecopy_core.integers import INT, Int, plain
 from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT, Address, PtxBuilder
@@ -17,7 +17,7 @@ from .recording import Recorder
 from .statements import Action
 from .values import element_offset
 
-_ARRIVALS = integer_in(1, 2**20 - 1)
+_ARRIVALS = Validator(f"1 to {2**20 - 1} arrivals", integer_in(1, 2**20 - 1).fits)
 
 
 @frozen(eq=False)

@@ -10,17 +10,7 @@ from typing import Any, Concatenate, Never, ParamSpec, SupportsIndex
 
 import attrs
 
-from tilecopy_core.description import (
-    MAX_CTA_THREADS,
-    WARP_THREADS,
-    Scope,
-    Target,
-    cta,
-    thread,
-    tid_symbol,
-    warp,
-    warpgroup,
-)
+from tilecopy_core.description import MAX_CTA_THREADS, WARP_THREADS, cta, thread, tid_symbol, warp, warpgroup
 from tilecopy_core.errors import LayoutError, PtxError, RequestError, short_repr
 from tilecopy_core.integers import (
     INT,
@@ -37,6 +27,7 @@ from tilecopy_core.integers import (
 )
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
 from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
+from tilecopy_core.plugin import Scope, Target
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
