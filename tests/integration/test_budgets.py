@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 19_500,
     "export": 1_715,
     "gmem_smem": 72,
-    "kernel": 8_840,
+    "kernel": 8_930,
     "ldgsts": 70,
     "ldmatrix": 590,
     "partitions": 2_020,

@@ -108,7 +108,7 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Any) -> Executor:
-    """Return the executor with a name. The default is the GPU if one can run here, else another installed executor that can.
+    """Return the executor with a name. The default is ``cuda`` if this machine can run it, else another executor that can run.
 
     Raises:
         LaunchError: no executor can run here; the message has the reason of each.

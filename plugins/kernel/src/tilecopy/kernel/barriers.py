@@ -75,7 +75,7 @@ class Mbarrier:
             self._kernel._check_symbols(cta_rank, f"mbarrier {self.buffer.name}: cta_rank")
 
         def write(ptx: PtxBuilder, at: Address) -> None:
-            mbarrier_arrive(ptx, at if cta_rank is None else ptx.mapa(at, cta_rank), relaxed=relaxed)
+            mbarrier_arrive(ptx, at if cta_rank is None else mapa(ptx, at, cta_rank), relaxed=relaxed)
 
         self._record("arrive", index, write)
 

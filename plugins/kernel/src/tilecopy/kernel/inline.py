@@ -72,8 +72,8 @@ class InlineText:
 
     def write(self, ptx: PtxBuilder) -> None:
         """Write the text with the registers and addresses of its operands, or raise RequestError if it names a dynamic buffer."""
-        shared: SharedPlan | None = getattr(ptx.bindings, "shared", None)
-        if self._variables and shared is not None and shared.dynamic:
+        bindings = ptx.bindings
+        if self._variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(
                 f"inline_ptx: {', '.join(self._variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
                 "have no variables: pass k.address(element)"
@@ -118,7 +118,7 @@ class InlineText:
             if name in self._scopes[-1] or (len(self._scopes) == 1 and name in self._names):
                 raise self._error(
                     statement,
-                    f" declares {name} a second time in the kernel: put the text in {{{{ and }}}}, so that the name is local to it",
+                    f" declares {name} a second time in the kernel: put the text in {{{{ and }}}}, so that the name is local to the block",
                 )
             self._scopes[-1].add(name)
 
@@ -168,7 +168,7 @@ class InlineText:
 
     def _check_written(self, text: str, names: Sequence[str], line: Line) -> None:
         if not names:
-            raise self._error(line, f" writes {self._source_text(text)}, which is not a register")
+            raise self._error(line, f" must write to a register, got {self._source_text(text)}")
         for name in names:
             number = self._number(name)
             if number is not None and number < self._first_output:
@@ -178,7 +178,7 @@ class InlineText:
                     "declares in {{ }}, or pass a fragment in out=",
                 )
             if is_special(name):
-                raise self._error(line, f" writes {name}, which is read-only")
+                raise self._error(line, f" must not write read-only {name}")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
@@ -189,7 +189,7 @@ class InlineText:
             if not declared and self._number(name) is None and not is_special(name):
                 raise self._error(
                     line,
-                    f" uses {self._source_text(name)}, which is not declared: pass it as an operand, or declare it in the text, such as "
+                    f": {self._source_text(name)} must be declared: pass it as an operand, or declare it in the text, such as "
                     "{{ .reg .b32 x; .. }}",
                 )
 

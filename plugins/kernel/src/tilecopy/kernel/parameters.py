@@ -227,8 +227,8 @@ class ArrayParameter(Parameter):
         if symbols and overlaps_itself(StridedMemory(0, shape, strides, 1)):
             values = ", ".join(f"{name} = {binding.numbers[name]}" for name in sorted(symbols))
             raise LaunchError(
-                f"{self._where(binding)}: the kernel writes it, but with {values}, shape {with_values(self.shape, shape)} and strides "
-                f"{with_values(self.strides, strides)} several elements have the same address; pass other strides"
+                f"{self._where(binding)}: elements that the kernel writes must have different addresses, got shape "
+                f"{with_values(self.shape, shape)} and strides {with_values(self.strides, strides)} ({values}); pass other strides"
             )
 
     def encode(self, binding: Binding) -> bytes:
@@ -402,7 +402,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are known."""
+        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are declared."""
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
@@ -417,7 +417,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: every extent, or else every stride, that depends only on its symbol."""
+        """Return the size with its sources: every extent, or else every stride, that depends only on this size."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -496,7 +496,7 @@ class ComputedParameter(Parameter):
 
     @property
     def type(self) -> str:
-        """The alignment and type of a byte array. In PTX, its length follows its name."""
+        """The alignment and type of a byte array. In PTX, the length follows the parameter's name."""
         return f"align {self.recipe.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -551,7 +551,7 @@ class TensorMapParameter(ComputedParameter):
                 )
 
     def encode(self, binding: Binding) -> bytes:
-        """Return the bytes of the map, which the executor encodes."""
+        """Return the tensor map as bytes, encoded by the executor."""
         recipe, array = self.recipe, self.recipe.array
         if binding.encode_map is None:
             raise LaunchError(
@@ -598,5 +598,5 @@ def computed_parameter(
             raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
-            raise RequestError(f"parameter {name} depends on {number}, but {', '.join(unknown)} is not known at launch")
+            raise RequestError(f"parameter {name}: {number} must use only sizes and scalars, got {', '.join(unknown)}")
     return parameter

@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy; if regions may exceed their buffers, ``around`` has the facts of the conditions and loops."""
+    """A statement for a tile copy. If regions may exceed their buffers, ``around`` has the facts of the conditions and loops."""
 
     op: str
     dst: Region

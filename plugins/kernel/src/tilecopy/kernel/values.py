@@ -130,10 +130,10 @@ class Value(RunTime):
     def _with(self, op: str, other: Any, *, swap: bool = False) -> Value:
         value = as_value(other, self.dtype)
         if value.dtype != self.dtype:
-            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: cast one of them first")
+            raise RequestError(f"{op} of {self.dtype} and {value.dtype}: the dtypes must be equal; cast one of them")
         if not conversion.computes(self.dtype):
             may_be_cast = conversion.converts(self.dtype)
-            hint = "no arithmetic: cast it to float32 first" if may_be_cast else "neither arithmetic nor casts"
+            hint = "no arithmetic: cast to float32 first" if may_be_cast else "neither arithmetic nor casts"
             raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
@@ -350,7 +350,7 @@ def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which each integer that is compared with a run-time value is converted to its type."""
+    """Return a condition in which each integer that is compared with a run-time value is converted to the value's type."""
     if condition.op in ("and", "or"):
         return Condition(condition.op, with_types(condition.left), with_types(condition.right))
     if condition.op == "not":
