@@ -65,8 +65,22 @@ def draw(
     if compare_with is not None:
         instance_of("a layout", tc.TileLayout).check(compare_with, "draw", "compare_with")
     selection = Selection.read(select)
-    if isinstance(x, tc.Plan):
-        return _of_plan(x, kind, selection, compare_with, width)
+    kind, figures, data = (_of_plan if isinstance(x, tc.Plan) else _of_memory)(x, kind, compare_with)
+    if compare_with is not None and kind != "banks":
+        raise tc.RequestError(f"draw: compare_with needs kind 'banks', got kind {kind!r}")
+    try:
+        figure, svg = _first_fitting(figures, selection, width)
+    except TooLargeError as error:
+        fitting = [next((text for text in group if _fits(figures, text, width)), None) for group in error.parts]
+        notes = [f" ({error.count_note})" * bool(error.count_note)] + [""] * len(fitting)
+        suggestions = [f"select={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
+        parts = f"a part: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
+        raise tc.RequestError(f"draw: a picture of {error.what} does not fit on one page: draw {parts}") from None
+    return Picture(figure.title, kind, svg, {"kind": kind, "title": figure.title, **data, **figure.data})
+
+
+def _of_memory(x: Any, kind: str | None, compare_with: tc.TileLayout | None) -> tuple[str, FigureMaker, dict[str, Any]]:
+    """Return the kind, the figures and the data of a picture of a region, a buffer or a layout."""
     region = _region_of(x)
     if not region.size:
         raise tc.RequestError(f"draw: x must have at least one element, got {region}")
@@ -82,7 +96,7 @@ def draw(
             f"draw: elements of x must have at least 8 bits, got {short_repr(x)}: draw its view(dtype='uint8')"
         )
     if kind == "fragment" and not (region.buffer.space == "tmem" and axes <= TENSOR_AXES):
-        return _of_plan(load_of(region.buffer), kind, selection, compare_with, width)
+        return _of_plan(load_of(region.buffer), kind, compare_with)
     if kind not in ("banks", "fragment"):
         raise tc.RequestError(
             f"draw: kind {kind!r} needs a plan, because a layout has no threads that move its elements: use kind {fitting!r}"
@@ -93,15 +107,15 @@ def draw(
         raise tc.RequestError(
             f"draw: the start of {region} must be a constant, but it is known only at run time: use a number, or draw a plan"
         )
-    figures: FigureMaker = (
-        partial(draw_layout, region, compare_with=compare_with) if kind == "banks" else partial(draw_tensor, region)
-    )
-    return _picture(kind, figures, selection, compare_with, width, {})
+    if kind == "banks":
+        return kind, partial(draw_layout, region, compare_with=compare_with), {}
+    return kind, partial(draw_tensor, region), {}
 
 
 def _of_plan(
-    plan: tc.Plan, kind: str | None, selection: Selection, compare_with: tc.TileLayout | None, width: int
-) -> Picture:
+    plan: tc.Plan, kind: str | None, compare_with: tc.TileLayout | None
+) -> tuple[str, FigureMaker, dict[str, Any]]:
+    """Return the kind, the figures and the data of a picture of a plan's copy."""
     trace = run_copy(plan)
     kind = kind or ("bulk" if trace.by_engine else "moves")
     makers: dict[str, FigureMaker] = {
@@ -110,37 +124,11 @@ def _of_plan(
         "fragment": partial(draw_fragment, trace),
         "bulk": partial(draw_bulk, trace),
     }
-    return _picture(kind, makers[kind], selection, compare_with, width, data_of(trace))
-
-
-def _picture(
-    kind: str,
-    figures: FigureMaker,
-    selection: Selection,
-    compare_with: tc.TileLayout | None,
-    width: int,
-    data: dict[str, Any],
-) -> Picture:
-    """Return the picture of the first figure that fits; if none fits, raise an error with selections that fit."""
-    if compare_with is not None and kind != "banks":
-        raise tc.RequestError(f"draw: compare_with needs kind 'banks', got kind {kind!r}")
-    try:
-        figure, svg = _first_fitting(figures, selection, width)
-    except TooLargeError as error:
-        fitting = [next((text for text in group if _fits(figures, text, width)), None) for group in error.parts]
-        notes = [f" ({error.count_note})" * bool(error.count_note)] + [""] * len(fitting)
-        suggestions = [f"select={text!r}{note}" for text, note in zip(fitting, notes, strict=False) if text]
-        parts = f"a part: {' or '.join(suggestions)}" if suggestions else "a smaller copy"
-        raise tc.RequestError(f"draw: a picture of {error.what} does not fit on one page: draw {parts}") from None
-    return Picture(figure.title, kind, svg, {"kind": kind, "title": figure.title, **data, **figure.data})
+    return kind, makers[kind], data_of(trace)
 
 
 def _first_fitting(figures: FigureMaker, selection: Selection, width: int) -> tuple[Figure, str]:
-    """Return the first figure that fits, and its SVG text.
-
-    Raises:
-        TooLargeError: no figure fits.
-    """
+    """Return the first figure that fits, and its SVG text, or raise TooLargeError."""
     return next((figure, svg) for figure in figures(selection) if (svg := figure.svg(width)) is not None)
 
 
