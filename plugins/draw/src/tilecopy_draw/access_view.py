@@ -11,37 +11,19 @@ import numpy as np
 import tilecopy as tc
 from tilecopy.costs import LINE_BYTES
 
+from . import grids
 from .counts import phases_of
-from .grids import (
-    FOLDS,
-    by_address,
-    by_coordinate,
-    first_registers,
-    instructions_text,
-    legend_of,
-    notes_of,
-    owners_of,
-    register_panel,
-    side_title,
-    table_shape,
-    tensor_panel,
-    within,
-)
 from .selection import Selection, TooLargeError
 from .svg import MOST_BOXES, Figure, Grid, Panel, Rectangle, outlines, rectangles
 from .trace import WARPS, CopySide, CopyTrace, holders, requests_of
 
 MOST_FRAMES = 48
-_SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), FOLDS, strict=True))
+_SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), grids.FOLDS, strict=True))
 """Pairs to try, longest first: bytes of a line of shared memory, elements of a row of a one-dimensional box."""
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield figures of the whole copy, then figures with zooms. The first figure that fits is drawn.
-
-    Raises:
-        RequestError: a copy engine moves the bytes, the selection is empty, or no picture fits a page.
-    """
+    """Yield figures of the whole copy, then figures with zooms, then raise TooLargeError. The first figure that fits is drawn."""
     if trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'moves' needs a copy whose bytes are moved by threads, but variant {trace.variant} uses a copy engine: use kind 'bulk'"
@@ -51,16 +33,17 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         raise tc.RequestError(
             f"draw: {trace} must move an element, but its box is outside an array (run-time integers have minimum values): use another box"
         )
-    meant = selection.accesses(*(side.accesses for side in trace.sides))
-    chosen = [
-        attrs.evolve(side, accesses=touched[within(side, touched, selection)])
-        for side, touched in zip(trace.sides, meant, strict=True)
-    ]
+    touched_by_both = np.concatenate([side.accesses for side in trace.sides])
+    masks = np.split(selection.mask(touched_by_both), [len(trace.source.accesses)])
+    chosen = []
+    for side, mask in zip(trace.sides, masks, strict=True):
+        touched = side.accesses[mask]
+        chosen.append(attrs.evolve(side, accesses=touched[grids.within(side, touched, selection)]))
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.accesses) for side in memories):
         raise tc.RequestError("draw: select: no access matches every part of the selection")
     title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
-    subtitle, notes = _subtitle(trace), [instructions_text(trace), *notes_of(trace)]
+    subtitle, notes = _subtitle(trace), [grids.instructions_text(trace), *grids.notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"
     one = "one vector on both sides" if memories else "one element on both sides"
     signs = {"frame": framed, "followed": one, "absent": "not accessed"}
@@ -86,7 +69,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         accesses = (one, f"{one}, phase {touched.phase[0]}")
         counts = f"of {len(np.unique(touched.instruction))} instructions and {len(np.unique(touched.warp))} warps"
     what = f"{len(touched)} vectors" if len(touched) else f"{request.dst.size} elements"
-    raise TooLargeError.of(what, table_shape(request.dst.extents), accesses, counts)
+    raise TooLargeError.of(what, grids.table_shape(request.dst.extents), accesses, counts)
 
 
 def _elements(side: CopySide) -> Any:
@@ -120,7 +103,7 @@ def _subtitle(trace: CopyTrace) -> str:
 def _shades(touched: Any) -> tuple[list[int], dict[int, str]]:
     """Return the fill of each access, by warp (or by instruction if there is only one warp), and the legend."""
     values, what = (touched.warp, "warp") if len(np.unique(touched.warp)) > 1 else (touched.instruction, "instruction")
-    return (values % 4).tolist(), legend_of(what, values.tolist())
+    return (values % 4).tolist(), grids.legend_of(what, values.tolist())
 
 
 def _panel(
@@ -129,15 +112,14 @@ def _panel(
     """Return the panel of one side: memory with one box per access, shared memory in lines; or registers."""
     touched, (line, fold) = side.accesses, sizes
     if side.space == "local":
-        grid = owners_of(trace, side, selection, meant, fold)
-        return register_panel(grid, side_title(side), np.isin(grid.elements, followed))
+        grid = grids.owners_of(trace, side, selection, meant, fold)
+        return grids.register_panel(grid, grids.side_title(side), np.isin(grid.elements, followed))
     if side.space == "tmem":
-        fills = legend_of("instruction", touched.instruction.tolist())
-        return tensor_panel(side, touched, lambda n: (f"instruction {n}", n % 4, f"instruction {n}"), fills=fills)
+        return grids.tensor_panel(side, touched)
     if side.space == "shared" and len(touched):
-        grid = by_address(side, touched, trace.size, line)
+        grid = grids.by_address(side, touched, trace.size, line)
     else:
-        whole = by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
+        whole = grids.by_coordinate(side, holders(side.elements, touched.byte, touched.bytes))
         window = whole.window(*selection.window(whole.ids.shape))
         grid = (whole if (window.ids >= 0).any() else window).crop() if selection.is_partial else whole
     shades, legend = _shades(touched)
@@ -157,7 +139,7 @@ def _panel(
     frames = frames if len(frames) <= MOST_FRAMES else []
     banded = all(place[1] == 0 and place[3] == grid.ids.shape[1] for _, place in frames)
     return Panel(
-        side_title(side), grid, boxes, legend, frames=[place for _, place in frames], followed=outlines(np.isin(grid.elements, followed)),
+        grids.side_title(side), grid, boxes, legend, frames=[place for _, place in frames], followed=outlines(np.isin(grid.elements, followed)),
         beside=[((place[0], place[2]), f"instruction {number}") for number, place in frames] if banded else (),
     )  # fmt: skip
 
@@ -196,7 +178,7 @@ def _zooms(trace: CopyTrace) -> Iterator[list[list[Panel]]]:
     outer, inner = min(sides, key=lambda s: s.space != "global"), min(sides, key=lambda s: s.space != "shared")
     touched = outer.accesses
     fills, legend = _shades(touched)
-    grid = by_coordinate(outer, holders(outer.elements, touched.byte, touched.bytes))
+    grid = grids.by_coordinate(outer, holders(outer.elements, touched.byte, touched.bytes))
     rows, inside = np.maximum(grid.ids, 0), grid.ids >= 0
     by_request = dict(zip(requests_of(touched).tolist(), fills, strict=True))
     boxes = []
@@ -223,7 +205,7 @@ def _tensor_zooms(trace: CopyTrace, side: CopySide) -> Iterator[list[list[Panel]
     """Yield two zooms: tensor memory by warp and instruction, and the first registers by thread."""
     registers = next(side for side in trace.sides if side.space == "local")
     outer = _panel(trace, side, (), _SIZES[0], Selection())
-    for inner in first_registers(trace, registers, f"{side_title(registers)}: the first rows and columns"):
+    for inner in grids.first_registers(trace, registers, f"{grids.side_title(registers)}: the first rows and columns"):
         yield [[outer], [inner]]
 
 

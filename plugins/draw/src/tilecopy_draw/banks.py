@@ -23,11 +23,7 @@ CHUNK = 16
 
 
 def shared_side(trace: CopyTrace) -> CopySide:
-    """Return the side in shared memory that threads access.
-
-    Raises:
-        RequestError: no side is in shared memory, or a copy engine accesses it.
-    """
+    """Return the side in shared memory that threads access, or raise RequestError."""
     for side in trace.sides:
         if side.space == "shared" and side.by_threads:
             return side
@@ -38,11 +34,7 @@ def shared_side(trace: CopyTrace) -> CopySide:
 
 
 def _with_layout(region: tc.Region, layout: tc.TileLayout) -> tc.Region:
-    """Return a region with another layout of its buffer.
-
-    Raises:
-        LayoutError: the layout does not fit the buffer's shape.
-    """
+    """Return a region with another layout of its buffer, or raise LayoutError if the layout does not fit the buffer's shape."""
     old = region.buffer
     try:
         buffer = tc.Buffer(
@@ -73,11 +65,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the banks that a copy accesses, beside those with another layout of the shared buffer.
-
-    Raises:
-        RequestError: no thread accesses shared memory, the selection is empty, or the picture does not fit a page.
-    """
+    """Yield the picture of the banks that a copy accesses, beside those with another layout of the shared buffer."""
     side = shared_side(trace)
     layout = _other_layout(side.region, compare_with)
     states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
@@ -92,11 +80,9 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
     stacks, data = [], []
     for heading, state in states.items():
         side_state = shared_side(state)
-        (touched,) = selection.accesses(side_state.accesses)
-        words, phases = (
-            heading + _in_words(side_state.region.buffer.layout, state.size),
-            phases_of(touched[within(side_state, touched, selection)]),
-        )
+        touched = side_state.accesses[selection.mask(side_state.accesses)]
+        words = heading + _in_words(side_state.region.buffer.layout, state.size)
+        phases = phases_of(touched[within(side_state, touched, selection)])
         if not phases:
             raise tc.RequestError("draw: select: no access matches every part of the selection")
         stacks.append(_panels(words, phases))
@@ -176,11 +162,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the bank of each element of a box, beside the banks in another layout (by default without swizzle).
-
-    Raises:
-        RequestError: the selection is empty, or the picture does not fit a page.
-    """
+    """Yield the picture of the bank of each element of a box, beside the banks in another layout (by default without swizzle)."""
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
     selection.of()
     rows, columns = selection.window(table)
@@ -223,11 +205,5 @@ def _layout_panel(title: str, offsets: Any, size: int, row: int, column: int) ->
     fills = {f: f"banks {4 * f} to {4 * f + 3} and {4 * f + 16} to {4 * f + 19}" for f in range(4)}
     high, along = offsets.shape
     names = [str(row + at) for at in range(high)], [str(column + at) for at in range(along)]
-    return Panel(
-        title,
-        Grid(ids, ids, *names, "column"),
-        boxes,
-        fills,
-        below=below,
-        cell=(0, 64, max(12, min(18, MOST_HEIGHT / high))),
-    )
+    cell = (0, 64, max(12, min(18, MOST_HEIGHT / high)))
+    return Panel(title, Grid(ids, ids, *names, "column"), boxes, fills, below=below, cell=cell)

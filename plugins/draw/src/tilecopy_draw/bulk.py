@@ -18,8 +18,7 @@ from .trace import NO_PLACE, CopySide, CopyTrace, holders
 def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     """Return the accesses of the source and of the destination, merged into pieces that are contiguous on both sides."""
     source, destination = (side.accesses for side in trace.sides)
-    names = ("instruction", "warp", "phase", "thread")
-    chosen = selection.of(**{name: source[name] for name in names})
+    chosen = selection.mask(source)
     source, destination = source[chosen], destination[chosen]
     inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
@@ -44,11 +43,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a bulk or tensor copy.
-
-    Raises:
-        RequestError: threads move the bytes, the selection is empty, or the picture does not fit a page.
-    """
+    """Yield the picture of a bulk or tensor copy, then raise TooLargeError."""
     if not trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'bulk' needs a bulk or tensor copy, but variant {trace.variant} moves the bytes by threads: use kind 'moves'"
@@ -73,17 +68,12 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel:
     """Return the panel of a side: global memory by coordinate, shared memory by address; ``source`` labels each piece."""
-    fills = legend_of("instruction", touched.instruction.tolist(), "c")
-
-    def look(step: int) -> tuple[str, int, str]:
-        return f"c{step}", step % 4, f"instruction c{step}"
-
     if side.space == "tmem":
-        return tensor_panel(side, touched, look, fills=fills)
+        return tensor_panel(side, touched, "c")
     if side.space == "global":  # a box is what one instruction takes
         ids = holders(side.elements, np.where(source.read > 0, touched.byte, NO_PLACE), touched.bytes)
         grid = by_coordinate(side, np.where(ids >= 0, touched.instruction[np.maximum(ids, 0)], NO_PLACE))
-        boxes = [Rectangle(place, *look(step)) for step, place in rectangles(grid.ids)]
+        boxes = [Rectangle(place, f"c{step}", step % 4, f"instruction c{step}") for step, place in rectangles(grid.ids)]
     else:
         grid, boxes = by_address(side, touched, trace.size), []
         several = len(np.unique(touched.instruction)) > 1
@@ -96,4 +86,5 @@ def _panel(trace: CopyTrace, side: CopySide, touched: Any, source: Any) -> Panel
                 Rectangle(place, label, step % 4, f"c{step}: bytes {offset} to {offset + size - 1} of {side.label}")
             )
     high = max(1.0, min(18.0, 860 / len(grid.ids)))
+    fills = legend_of("instruction", touched.instruction.tolist(), "c")
     return Panel(side_title(side), grid, boxes, fills, cell=(0, 64, high), optional=high < 12)

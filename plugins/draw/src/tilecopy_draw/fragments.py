@@ -19,12 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout from global memory, in the smallest scope that contains its threads.
-
-    Raises:
-        RequestError: the layout has no thread axes, or axes beyond one CTA.
-        NoVariantError: no installed variant loads such a fragment.
-    """
+    """Return a plan that loads a fragment with a buffer's layout from global memory, in the smallest scope that contains its threads."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
@@ -41,11 +36,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield a figure of the whole fragment, then figures with a zoom. The first figure that fits is drawn.
-
-    Raises:
-        RequestError: no side is in registers, the selection is empty, or no picture fits a page.
-    """
+    """Yield a figure of the whole fragment, then figures with a zoom. The first figure that fits is drawn."""
     sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
         raise tc.RequestError("draw: kind 'fragment' needs a copy to or from registers: omit kind")
@@ -86,11 +77,7 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 
 def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a box of tensor memory by lane and column; lanes with the same elements are one row.
-
-    Raises:
-        RequestError: the box exceeds tensor memory, the selection is empty, or the picture does not fit a page.
-    """
+    """Yield the picture of a box of tensor memory by lane and column; lanes with the same elements are one row."""
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
@@ -104,9 +91,8 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     lanes, inside = np.divmod(places, LANE_BYTES)
     element_ids = np.full((TMEM_LANES, LANE_BYTES // COLUMN_BYTES), region.size)
     for word in range(max(1, size // COLUMN_BYTES)):
-        np.minimum.at(
-            element_ids, (lanes, inside // COLUMN_BYTES + word), element
-        )  # the first of those that share a column
+        # the first of those that share a column
+        np.minimum.at(element_ids, (lanes, inside // COLUMN_BYTES + word), element)
     element_ids[element_ids == region.size] = NO_PLACE
     alike: dict[bytes, list[int]] = {}
     for lane in np.unique(lanes).tolist():
@@ -126,7 +112,6 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     title = f"Where each element is stored: tensor memory {region}, elements of {size} bytes"
     subtitle = "One box = an element, or those that share a 32-bit column. Label: the first element. One row = lanes with the same elements."
     data = {"element": element.tolist(), "lane": lanes.tolist(), "byte": inside.tolist()}
-    yield Figure(
-        title, subtitle, [[Panel("", window, boxes, fills, cell=(0, 64, high))]], {"absent": "no element"}, data=data
-    )
+    panel = Panel("", window, boxes, fills, cell=(0, 64, high))
+    yield Figure(title, subtitle, [[panel]], {"absent": "no element"}, data=data)
     raise TooLargeError.of(f"{len(grid.ids)} rows of {grid.ids.shape[1]} columns", grid.ids.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -24,8 +24,6 @@ FOLDS = (64, 32, 16)
 """Row lengths into which a one-dimensional box is folded, longest first."""
 ALIKE = (8, 4, 2, 1)
 """Numbers of equal lanes of tensor memory that are drawn as one row, largest first."""
-Look = Callable[[int], tuple[str, int, str]]
-"""A function that returns the label, fill and tip of the box with a number."""
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
@@ -65,14 +63,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return the grid of the lines of memory that accesses touch. Each access touches whole cells, which are as wide as possible.
-
-    Args:
-        side: the side of the copy.
-        touched: the accesses to draw.
-        size: bytes of an element.
-        line: bytes of a line.
-    """
+    """Return the grid of the lines of memory (of ``line`` bytes) that accesses touch. Each touches whole cells, as wide as possible."""
     unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
     ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))
@@ -83,14 +74,10 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) 
     return Grid(ids, elements, *names, f"byte in the line of {line} bytes" + " (32 banks)" * (line == LINE_BYTES))
 
 
-def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel:
+def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
     """Return the panel of a side in tensor memory: one box per instruction and warp, over the lanes and columns that these access.
 
-    Args:
-        side: the side of the copy.
-        touched: the accesses to draw.
-        look: returns the look of an instruction's box.
-        more: more fields of the panel.
+    A label is ``prefix`` and the number of the instruction, or ``instruction`` and the number if there is no prefix.
     """
     columns, lanes = touched.byte % LANE_BYTES // COLUMN_BYTES, touched.byte // LANE_BYTES
     wide = int((columns + touched.bytes // COLUMN_BYTES).max())
@@ -102,14 +89,17 @@ def tensor_panel(side: CopySide, touched: Any, look: Look, **more: Any) -> Panel
     grid = Grid(ids[::alike], ids[::alike], *names, "column from the first, 4 bytes each; rows: lanes")
     boxes = []
     for number, place in rectangles(grid.ids):
-        label, fill, tip = look(number // 4)
-        boxes.append(Rectangle(place, label, fill, f"{tip}: lanes {alike * place[0]} to {alike * place[2] - 1}"))
+        step = number // 4
+        lanes_text = f"lanes {alike * place[0]} to {alike * place[2] - 1}"
+        boxes.append(
+            Rectangle(place, f"{prefix or 'instruction '}{step}", step % 4, f"instruction {prefix}{step}: {lanes_text}")
+        )
     rows_per_warp = 32 // alike
     warps = [(top, top + rows_per_warp) for top in range(0, TMEM_LANES // alike, rows_per_warp)]
     return Panel(
         f"{side.name.capitalize()}: tensor memory {side.label}, by lane and column", grid, boxes, frames=[(a, 0, b, wide) for a, b in warps],
         beside=[((a, b), f"lanes {alike * a}-{alike * b - 1}, warp {a // rows_per_warp}") for a, b in warps],
-        cell=(0, 40, max(2.25 * alike, 4.5)), optional=True, **more,
+        fills=legend_of("instruction", touched.instruction.tolist(), prefix), cell=(0, 40, max(2.25 * alike, 4.5)), optional=True,
     )  # fmt: skip
 
 
@@ -137,15 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return the grid of the registers of a side, by coordinate.
-
-    Args:
-        trace: the trace of the copy.
-        side: one of its sides.
-        selection: the part to draw.
-        elements: the elements to draw, by default all.
-        fold: the longest row of a one-dimensional box.
-    """
+    """Return the grid of the registers of a side, by coordinate; ``elements`` are those to draw, by default the selected ones."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:

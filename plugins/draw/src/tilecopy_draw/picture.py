@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import tilecopy as tc
 from tilecopy.atomic_files import write_files
+from tilecopy.validators import PATH
 
 from tilecopy_core.errors import one_of, short_repr
 from tilecopy_core.registry import LOCK
@@ -69,9 +70,7 @@ class Picture:
             RequestError: the suffix is another one, or the file cannot be written.
             PluginError: the suffix is ``.png``, and resvg-py is not installed.
         """
-        if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-            raise tc.RequestError(f"Picture.save: path must be a string or a Path, got {short_repr(path)}")
-        target = Path(path)
+        target = Path(PATH.check(path, "Picture.save", "path"))
         if target.suffix.lower() not in SUFFIXES:
             raise tc.RequestError(
                 f"Picture.save: path must end in one of {', '.join(SUFFIXES)}, got {short_repr(path)}"
@@ -79,7 +78,7 @@ class Picture:
         content = self.bytes_as(target.suffix.lower())
         try:
             write_files({target: [content]})
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
+        except OSError as error:
+            why = error.strerror or error
             raise tc.RequestError(f"Picture.save: cannot write the picture to {short_repr(path)}: {why}") from None
         return target

@@ -12,6 +12,7 @@ import tilecopy as tc
 from tilecopy_core.plugin import short_repr
 
 _WORD = re.compile(r"(instruction|warp|phase|thread) (\d{1,6})\Z|(rows|columns) (\d{1,6}):(\d{1,6})\Z")
+_NUMBERS = ("instruction", "warp", "phase", "thread")
 WINDOWS = ((32, 64), (16, 32), (16, 16), (8, 8), (4, 4), (1, 4), (1, 1))
 """Rows and columns to suggest if a picture is too large, largest first."""
 RULE = (
@@ -60,17 +61,14 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers.
-
-        Args:
-            values: the instruction, warp, phase or thread numbers of all accesses, by name, as far as the picture has them.
+        """Return a mask of the selected accesses or registers, which have these numbers as far as the picture has them.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
         """
         count = len(next(iter(values.values()), ()))
         chosen = np.ones(count, bool)
-        for name in ("instruction", "warp", "phase", "thread"):
+        for name in _NUMBERS:
             wanted, numbers = getattr(self, name), values.get(name)
             if wanted is None or (numbers is not None and not count):
                 continue
@@ -85,19 +83,12 @@ class Selection:
             raise tc.RequestError("draw: select: no access matches every part of the selection")
         return chosen
 
-    def accesses(self, *sides: Any) -> list[Any]:
-        """Return the selected accesses of each side; one side may have none."""
-        together = np.concatenate(sides)
-        chosen = self.of(**{name: together[name] for name in ("instruction", "warp", "phase", "thread")})
-        masks = np.split(chosen, np.cumsum([len(side) for side in sides])[:-1])
-        return [side[mask] for side, mask in zip(sides, masks, strict=True)]
+    def mask(self, accesses: Any) -> Any:
+        """Return :meth:`of` for the rows of a table of accesses."""
+        return self.of(**{name: accesses[name] for name in _NUMBERS})
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the ranges of rows and columns that are selected in a grid of shape ``shape``.
-
-        Raises:
-            RequestError: the grid has fewer rows or columns.
-        """
+        """Return the ranges of rows and columns that are selected in a grid, or raise RequestError if it has fewer."""
         for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
             if wanted is not None and wanted[1] > size:
                 raise tc.RequestError(f"draw: select: {name} must be within 0:{size}, got {wanted[0]}:{wanted[1]}")

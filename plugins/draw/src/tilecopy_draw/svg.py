@@ -6,7 +6,7 @@ The writer estimates the width of every text, and makes it fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape
@@ -111,11 +111,7 @@ class Grid:
 
 
 def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
-    """Return rectangles that cover the chosen cells of a grid. Each covers cells of one number; negative numbers are skipped.
-
-    Returns:
-        Pairs of a number and a rectangle, in row order.
-    """
+    """Return numbers and the rectangles of their cells, in row order, that cover the chosen cells without negative numbers."""
     cells = np.where(chosen, ids, -1)
     places: list[tuple[int, Place]] = []
     open_: dict[tuple[int, int, int], int] = {}
@@ -217,14 +213,14 @@ class Panel:
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
-        high, wide = (lambda name: 12.0), (lambda name: text_width(name, SMALLEST) + 6)
-        return _thin(self.grid.row_names, self.cell[2], high), _thin(columns, width, wide)
+        rows = _thin(self.grid.row_names, self.cell[2], [12.0] * self.rows)
+        return rows, _thin(columns, width, [text_width(name, SMALLEST) + 6 for name in columns])
 
 
-def _thin(names: Sequence[str], pixels: float, needs: Callable[[str], float]) -> dict[int, str]:
+def _thin(names: Sequence[str], pixels: float, needs: Sequence[float]) -> dict[int, str]:
     """Return every name, every second, every fourth and so on, such that the texts do not overlap."""
     kept = [at for at, name in enumerate(names) if name]
-    while any((b - a) * pixels < needs(names[a]) for a, b in pairwise(kept)):
+    while any((b - a) * pixels < needs[a] for a, b in pairwise(kept)):
         kept = kept[::2]
     return {at: names[at] for at in kept}
 

@@ -173,31 +173,21 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return the attributes ``elements`` and ``element_starts`` of a :class:`CopySide`.
-
-    Args:
-        region: the region of the side.
-        values: the value of each integer that is known only at run time.
-        threads: the number of threads that hold registers, for a side in registers.
-    """
+    """Return the attributes ``elements`` and ``element_starts`` of a :class:`CopySide`; ``threads`` hold its registers."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):
         index.append(int(evaluate(start, values)) + along.ravel())
         inside &= (index[-1] >= 0) & (index[-1] < int(evaluate(extent, values)))
     names = [tc.symbol(f"index_{dim}", lower=0) for dim in range(len(index))]
-    known = values | {
-        symbol: np.where(inside, along, 0)
-        for name, along in zip(names, index, strict=True)
-        for symbol in symbols_of(name)
-    }
-    axis_places = {
-        axis: evaluate(place, known) for axis, place in buffer.layout.apply(*names, shape=buffer.shape).items()
-    }
+    known: dict[Any, Any] = dict(values)
+    for name, along in zip(names, index, strict=True):
+        known |= dict.fromkeys(symbols_of(name), np.where(inside, along, 0))
+    places_by_axis = buffer.layout.apply(*names, shape=buffer.shape)
+    axis_places = {axis: evaluate(place, known) for axis, place in places_by_axis.items()}
     if buffer.space == "local":
-        return _fragment_places(
-            buffer, {axis: np.broadcast_to(at, region.size) for axis, at in axis_places.items()}, inside, threads
-        )
+        axis_places = {axis: np.broadcast_to(at, region.size) for axis, at in axis_places.items()}
+        return _fragment_places(buffer, axis_places, inside, threads)
     if buffer.space == "tmem":
         offsets = LANE_BYTES * axis_places.get("TLane", 0) + axis_places.get("TCol", 0) * size
     else:
@@ -236,28 +226,20 @@ def _fragment_places(
 
 
 def run_copy(plan: tc.Plan) -> CopyTrace:
-    """Run a copy with marked bytes on the emulator, and return its trace.
-
-    Raises:
-        RequestError: the harness does not support the copy, or its arrays are too large.
-        TilecopyError: the emulator reports an error, or bytes arrive at a wrong place.
-    """
+    """Run a copy with marked bytes on the emulator, and return its trace."""
     request, variant = plan.request, plan.variant
     harness = DrawHarness(request, variant)
     kernel = harness.build()
     size, threads = request.src.buffer.dtype.bits // 8, harness.kernel.threads
-    placed = [
-        elements_of(region, harness.values, min(threads, request.scope.threads))
-        for region in (request.src, request.dst)
-    ]
+    regions, holding = (request.src, request.dst), min(threads, request.scope.threads)
+    placed = [elements_of(region, harness.values, holding) for region in regions]
     marked = np.unique(placed[0][1][0][:, None] + np.arange(size))
     numbers = np.arange(1, len(marked) + 1)
     events: list[Any] = []
     answers: list[Any] = []
     digits = max(1, -(-len(marked).bit_length() // 8))
-    for turn in range(
-        digits + 1
-    ):  # the last has the complement of the first digit: a byte that does not change is not a mark
+    # the last run has the complement of the first digit: a byte that does not change is not a mark
+    for turn in range(digits + 1):
         digit = numbers >> 8 * (turn % digits) & 255
         source, answer = (_array(harness.memories[side].array) for side in ("src", "dst"))
         _rows(source, request.src)[:, marked] = digit if turn < digits else 255 - digit
@@ -273,7 +255,7 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
     by_engine = harness.record.threads == "one"
     sides: list[CopySide] = []
     for name, region, (elements, element_starts), accesses in zip(
-        ("source", "destination"), (request.src, request.dst), placed, touched, strict=True
+        ("source", "destination"), regions, placed, touched, strict=True
     ):
         start = tuple(int(evaluate(start, harness.values)) for start in region.starts)
         by_threads = region.buffer.space in ("global", "shared") and len(accesses) > 0 and not by_engine
@@ -308,11 +290,8 @@ def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool
 
 def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[ExecutedInstruction, ...]:
     """Return the copy's instructions in the order of the text, because the emulator's observer sees only memory accesses."""
-    return tuple(
-        ExecutedInstruction(number, line.opcode)
-        for number, line in instructions_in(kernel.ptx)
-        if _is_of_copy(kernel, harness, number)
-    )
+    lines = [(number, line) for number, line in instructions_in(kernel.ptx) if _is_of_copy(kernel, harness, number)]
+    return tuple(ExecutedInstruction(number, line.opcode) for number, line in lines)
 
 
 def _copy_accesses(
@@ -323,9 +302,8 @@ def _copy_accesses(
     taking_part = threads if request.scope.kind == "thread" else min(threads, request.scope.threads)
     named = [harness.memories[side].buffer.name for side in ("src", "dst")]
     tensor = [event.offsets.min() for event in told if isinstance(event, AccessEvent) and event.space == "tensor"]
-    first = (
-        int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
-    )  # the column that was allocated: all of them are filled
+    # the column that was allocated: all of them are filled
+    first = int(min(tensor, default=0)) // COLUMN_BYTES * COLUMN_BYTES
     steps: dict[tuple[int, int], ExecutedInstruction] = {}
     executed: dict[int, Any] = {}
     rows: tuple[list[Any], list[Any]] = ([], [])
