@@ -25,9 +25,8 @@ from .progress import progress_bar
 from .run import copy_file
 from .tables import run_text, table, wrap_text
 
-_ROW = dict.fromkeys(
-    ("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about"), ""
-) | {"priority": None}
+_COLUMNS = ("name", "op", "priority", "priority_origin", "package", "version", "needs", "status", "about")
+_ROW: dict[str, Any] = {**dict.fromkeys(_COLUMNS, ""), "priority": None}
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
     "variant= chooses the variant of a copy. Without it, tilecopy uses the variant with the highest priority among those that "
@@ -171,23 +170,18 @@ def variants() -> Result:
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():
-        source, record = plugin.source, plugin.variant
-        source_fields = {
-            "name": plugin.name,
-            "package": source.package,
-            "version": source.version,
-            "status": plugin.status,
-        }
-        rows.append(_ROW | source_fields | {"about": plugin.reason})
-        if record is not None:
+        row = _ROW | {"name": plugin.name, "status": plugin.status, "about": plugin.reason}
+        row |= {"package": plugin.source.package, "version": plugin.source.version}
+        if (record := plugin.variant) is not None:
             needs = next(iter(record.targets), ", ".join(record.features))
             priority = registry.priority_of(plugin)
-            rows[-1] |= {"op": record.op, "priority": priority.value, "priority_origin": priority.origin}
-            rows[-1] |= {"needs": needs, "about": record.summary}
+            row |= {"op": record.op, "priority": priority.value, "priority_origin": priority.origin}
+            row |= {"needs": needs, "about": record.summary}
+        rows.append(row)
     for name in sorted(known_variants().keys() - {row["name"] for row in rows}):
         known = known_variants()[name]
-        source_fields = {"name": name, "op": known.op, "package": known.package, "status": "not installed"}
-        rows.append(_ROW | source_fields | {"about": known.install})
+        row = _ROW | {"name": name, "status": "not installed", "about": known.install}
+        rows.append(row | {"op": known.op, "package": known.package})
     return Result(rows, lambda: _variants_text(rows))
 
 

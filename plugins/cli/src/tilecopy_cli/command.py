@@ -20,27 +20,6 @@ from .param_types import Choice, FilePath
 from .progress import progress_bar
 from .tables import table, transfer_text, wrap_text
 
-__all__ = [
-    "DTYPE_ALIASES",
-    "OPS",
-    "SPACE_ALIASES",
-    "Result",
-    "ResultCommand",
-    "FileError",
-    "FilePath",
-    "Choice",
-    "SuggestingGroup",
-    "TransferReport",
-    "NpyFile",
-    "copy_options",
-    "header_of",
-    "output_file",
-    "plan_to_dict",
-    "progress_bar",
-    "read_npy",
-    "printable_name",
-    "file_signature",
-    "table",
-    "transfer_text",
-    "wrap_text",
-]
+__all__ = ["DTYPE_ALIASES", "OPS", "SPACE_ALIASES", "Choice", "FilePath", "Result", "ResultCommand", "SuggestingGroup"]
+__all__ += ["FileError", "NpyFile", "file_signature", "header_of", "output_file", "printable_name", "read_npy"]
+__all__ += ["TransferReport", "copy_options", "plan_to_dict", "progress_bar", "table", "transfer_text", "wrap_text"]

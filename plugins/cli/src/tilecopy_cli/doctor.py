@@ -13,9 +13,9 @@ from tilecopy.errors import AssemblerError
 from tilecopy.executors import executors, get_executor, unavailable_reason
 
 from tilecopy_core.errors import TilecopyError
-from tilecopy_core.registry import canonical, default_registry, known_variants, short_error
+from tilecopy_core.registry import canonical, default_registry, distributions, known_variants, short_error
 
-from .packages import packages, problems
+from .packages import problems
 
 
 @attrs.frozen
@@ -40,20 +40,17 @@ class DoctorCheck:
 
 def check_machine() -> list[DoctorCheck]:
     """Return the checks: each GPU, assembler, executor, variant and package that tilecopy can use, installed or not."""
-    usable = _executors()
-    return [*_gpus(usable), *_assemblers(), _compute_cache(), *usable, *_extensions(usable), *_variants(), *_packages()]
+    checks = _executors()
+    usable = [check.what.removeprefix("executor ") for check in checks if check.found]
+    return [*_gpus(usable), *_assemblers(), _compute_cache(), *checks, *_extensions(usable), *_variants(), *_packages()]
 
 
-def _gpus(usable: list[DoctorCheck]) -> list[DoctorCheck]:
-    why = _why_not("cuda")
-    if why is not None:
-        others = [
-            check.what.removeprefix("executor ") for check in usable if check.found and check.what != "executor cuda"
-        ]
-        nothing = f"no installed executor can run kernels here; {install_line(KNOWN_EXECUTORS['emulator'])}"
-        return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {others[0]}' if others else nothing}")]
-    cuda: Any = get_executor("cuda")
-    return [DoctorCheck(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
+def _gpus(usable: list[str]) -> list[DoctorCheck]:
+    if (why := _why_not("cuda")) is None:
+        cuda: Any = get_executor("cuda")
+        return [DoctorCheck(f"GPU {device.ordinal}", "found", str(device)) for device in cuda.devices()]
+    nothing = f"no installed executor can run kernels here; {install_line(KNOWN_EXECUTORS['emulator'])}"
+    return [DoctorCheck("GPU", "missing", f"{why}; {f'kernels run on the {usable[0]}' if usable else nothing}")]
 
 
 def _why_not(executor: str) -> str | None:
@@ -80,17 +77,16 @@ def _assemblers() -> list[DoctorCheck]:
 
 
 def _compute_cache() -> DoctorCheck:
+    what = "driver's compute cache"
     try:
         from tilecopy_cuda import ComputeCache
     except ModuleNotFoundError:
-        return DoctorCheck("driver's compute cache", "missing", install_line(KNOWN_EXECUTORS["cuda"]))
+        return DoctorCheck(what, "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     cache = ComputeCache.of_environment()
     if cache.disabled:
-        return DoctorCheck(
-            "driver's compute cache", "missing", "CUDA_CACHE_DISABLE=1 is set: each process compiles its kernels"
-        )
+        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set: each process compiles its kernels")
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
-    return DoctorCheck("driver's compute cache", "unusable" if cache.problem else "found", detail)
+    return DoctorCheck(what, "unusable" if cache.problem else "found", detail)
 
 
 def _executors() -> list[DoctorCheck]:
@@ -106,16 +102,13 @@ def _executors() -> list[DoctorCheck]:
     return checks
 
 
-def _extensions(usable: list[DoctorCheck]) -> list[DoctorCheck]:
+def _extensions(usable: list[str]) -> list[DoctorCheck]:
     """Return the extensions that the executors report."""
     checks = []
-    for name in (check.what.removeprefix("executor ") for check in usable if check.found):
+    for name in usable:
         try:
-            extensions: Any = getattr(get_executor(name), "extensions", tuple)()
-            checks += [
-                DoctorCheck(what, "unusable" if reason else "found", reason or owner)
-                for what, owner, reason in extensions
-            ]
+            for what, owner, reason in getattr(get_executor(name), "extensions", tuple)():
+                checks.append(DoctorCheck(what, "unusable" if reason else "found", reason or owner))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -139,7 +132,7 @@ def _packages() -> list[DoctorCheck]:
     """Return a check for each package that extends tilecopy, with its folder, and for each that can be installed."""
     checks = []
     faults = problems()
-    installed = {package.name: package for package in packages()}
+    installed = {package.name: package for package in distributions(declaring="tilecopy")}
     for name, package in sorted(installed.items()):
         where = f"{package.version} in {Path(package.location).parent}" if package.location else package.version
         state = "unusable" if faults[name] else "found"

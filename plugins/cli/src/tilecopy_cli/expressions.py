@@ -32,12 +32,7 @@ _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
 
 def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
-    """Return the value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``.
-
-    Raises:
-        RequestError: the expression has other parts, or exceeds a limit of this module: characters, depth, size of integers.
-        TilecopyError: a layout in the expression is invalid.
-    """
+    """Return the value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``, within this module's limits."""
     if len(text) > MAX_CHARACTERS:
         raise RequestError(f"an expression must have at most {MAX_CHARACTERS} characters, got {len(text)}")
     try:
@@ -138,10 +133,6 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     """Parse a region such as ``global float16 [4096, 64] [bx*128 : bx*128+128, :]``: space, dtype, shape and box.
 
     ``gmem``, ``smem`` and ``reg`` mean ``global``, ``shared`` and ``local``. ``f16``, ``bf16``, ``f32`` and ``f64`` are dtypes.
-
-    Raises:
-        RequestError: the words do not have that form.
-        LayoutError: the region does not fit its buffer.
     """
     if len(text) > MAX_CHARACTERS:
         raise RequestError(f"{name}: a region must have at most {MAX_CHARACTERS} characters, got {len(text)}")
@@ -167,11 +158,7 @@ _SCOPES = {"thread": thread, "warp": warp, "warpgroup": warpgroup}
 
 
 def parse_scope(text: str) -> Scope:
-    """Parse a scope: ``thread``, ``warp``, ``warpgroup`` or, for example, ``cta:128``.
-
-    Raises:
-        RequestError: the text is not a scope.
-    """
+    """Parse a scope: ``thread``, ``warp``, ``warpgroup`` or, for example, ``cta:128``."""
     kind, colon, count = text.partition(":")
     if kind == "cta" and re.fullmatch(r"[0-9]{1,9}", count):
         return cta(int(count))

@@ -20,17 +20,7 @@ from tilecopy.errors import HazardError
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
 from tilecopy_core.registry import by_name, load_unique
 
-from .standard_streams import (
-    Stopped,
-    emit,
-    end_by,
-    flush_output,
-    one_line_warnings,
-    open_standard_streams,
-    prints_to_stderr,
-    say,
-    stop_signals,
-)
+from . import standard_streams as streams
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """Exit statuses: done, failed, invalid input. An error with an attribute ``exit_status`` exits with that instead."""
@@ -63,9 +53,9 @@ class ResultCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and print its result."""
-        with prints_to_stderr():
+        with streams.prints_to_stderr():
             answer = super().invoke(ctx)
-        emit(f"{json.dumps(answer.data, indent=2)}\n" if ctx.meta.get("tilecopy.json") else answer.text())
+        streams.emit(f"{json.dumps(answer.data, indent=2)}\n" if ctx.meta.get("tilecopy.json") else answer.text())
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
@@ -110,14 +100,14 @@ class TilecopyGroup(SuggestingGroup):
         if sources is None:
             return None
         try:
-            with prints_to_stderr():
+            with streams.prints_to_stderr():
                 command = load_unique(sources)
             if not isinstance(command, click.Command):
                 raise PluginError(f"{sources[0].owner} must declare a click.Command, got {type(command).__name__}")
         except PluginError as error:
             if ctx.meta.get("tilecopy.asked") == cmd_name:
                 raise PluginError(f"command {cmd_name}: {error}") from error
-            say(f"tilecopy: command {cmd_name} is not available: {error}")
+            streams.say(f"tilecopy: command {cmd_name} is not available: {error}")
             return None
         return command
 
@@ -125,8 +115,8 @@ class TilecopyGroup(SuggestingGroup):
         """Write the list of subcommands. Warn of each package that declares a subcommand with the name of a built-in one."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
-                owners = ", ".join(source.owner for source in sources)
-                say(f"tilecopy: command {name} of {owners} is ignored: tilecopy has a built-in command of that name")
+                command = f"command {name} of {', '.join(source.owner for source in sources)}"
+                streams.say(f"tilecopy: {command} is ignored: tilecopy has a built-in command of that name")
         super().format_commands(ctx, formatter)
 
     def main(
@@ -154,31 +144,32 @@ def _run(call: Callable[[], None], words: list[str]) -> int:
     """Run a call and return its exit status. Print an error on standard error and, for ``--json``, on standard output."""
     options = words[: words.index("--")] if "--" in words else words
     status = DONE
-    open_standard_streams()
+    streams.open_standard_streams()
     try:
-        with stop_signals(), one_line_warnings():
+        with streams.stop_signals(), streams.one_line_warnings():
             call()
     except click.exceptions.Exit as exit_:
         status = exit_.exit_code
     except BrokenPipeError:
-        end_by(_SIGPIPE)
-    except (Exception, Stopped) as error:
+        streams.end_by(_SIGPIPE)
+    except (Exception, streams.Stopped) as error:
         kind, message, status = _failure(error)
         status = vars(error).get("exit_status", status)  # of a command with statuses of its own
         if "--debug" in options:
-            say(traceback.format_exc().rstrip())
-        say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")
+            streams.say(traceback.format_exc().rstrip())
+        streams.say(f"tilecopy: {'' if kind in _UNTITLED else f'{kind}: '}{message}")
         for note in getattr(error, "__notes__", ()) if isinstance(error, TilecopyError) else ():
-            say(note)
+            streams.say(note)
         if "--json" in options:
+            failure = {"error": {"type": kind, "message": message, **_more_of(error)}}
             with suppress(TilecopyError, OSError):
-                emit(f"{json.dumps({'error': {'type': kind, 'message': message, **_more_of(error)}}, indent=2)}\n")
-        if isinstance(error, Stopped):
-            end_by(error.number)
-    if not flush_output(sys.stdout) and status == DONE:
-        say("tilecopy: cannot write to standard output")
+                streams.emit(f"{json.dumps(failure, indent=2)}\n")
+        if isinstance(error, streams.Stopped):
+            streams.end_by(error.number)
+    if not streams.flush_output(sys.stdout) and status == DONE:
+        streams.say("tilecopy: cannot write to standard output")
         status = FAILED
-    flush_output(sys.stderr)
+    streams.flush_output(sys.stderr)
     return status
 
 
@@ -196,7 +187,7 @@ def _failure(error: BaseException) -> tuple[str, str, int]:
     """Return the name of an error's type, its message and its exit status."""
     kind = type(error).__name__
     match error:
-        case Stopped():
+        case streams.Stopped():
             return kind, str(error), 128 + error.number
         case click.UsageError():
             hint = f"; see '{error.ctx.command_path} --help'" if error.ctx is not None else ""

@@ -108,13 +108,7 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
 
 
 def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
-    """Return the kernel that copies a 2-D array that is not empty, one CTA per tile.
-
-    Raises:
-        RequestError: two options exclude each other.
-        NoVariantError: no installed variant lowers the copies. Tiles that do not divide the array need a variant that
-            lowers edges; the message names its package.
-    """
+    """Return the kernel that copies a 2-D array that is not empty, one CTA per tile."""
     tile = tile_of(job, shape)
     across, down = (-(-extent // step) for extent, step in zip(reversed(shape), reversed(tile), strict=True))
     elements = tile[0] * tile[1]

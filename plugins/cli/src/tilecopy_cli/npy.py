@@ -102,9 +102,8 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
     """
     path = Path(path)
     with _reading(path):
-        handle = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )  # a FIFO would block
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a FIFO would block
+        handle = os.open(path, flags)
         with os.fdopen(handle, "rb") as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
@@ -129,13 +128,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequence[int]) -> None:
-    """Fill an array from a file in reads of at most ``_SPAN_BYTES``, which include the bytes between the elements.
+    """Fill an array from an unbuffered file in reads of at most ``_SPAN_BYTES``, which include the bytes between the elements.
 
-    Args:
-        file: unbuffered.
-        offset_bytes: of the first element.
-        box: the array, its dimensions in descending order of their strides in the file.
-        strides_bytes: in the file.
+    The dimensions of ``box`` are in descending order of their strides in the file.
     """
     if box.ndim == 0:
         box, strides_bytes = box.reshape(1), (box.itemsize,)

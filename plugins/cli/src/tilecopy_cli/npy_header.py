@@ -45,11 +45,7 @@ class Header:
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """Read the header of a file, and leave the file's position at the first element.
-
-    Raises:
-        FileError: the file has no .npy header, or its version or dtype is unknown.
-    """
+    """Read the header of a file, and leave the file's position at the first element."""
     magic = file.read(np.lib.format.MAGIC_LEN)
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         raise FileError(
@@ -71,28 +67,24 @@ def read_header(file: BinaryIO, name: str) -> Header:
         text = raw.decode(encoding).strip()
         fields = ast.literal_eval(_SCALAR.sub(r"\1", text))
     except Exception:  # Python's parser raises anything
-        raise FileError(
-            f"{name}: {UNREADABLE}: its header must be a Python literal, got {short_repr(raw.decode('latin1').strip())}"
-        ) from None
+        raise _invalid(name, "header must be a Python literal", raw.decode("latin1").strip()) from None
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-        raise FileError(
-            f"{name}: {UNREADABLE}: its header must have the keys descr, fortran_order and shape, got {short_repr(fields)}"
-        )
+        raise _invalid(name, "header must have the keys descr, fortran_order and shape", fields)
     shape, fortran_order, descr = fields["shape"], fields["fortran_order"], fields["descr"]
     if not isinstance(shape, tuple) or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise FileError(
-            f"{name}: {UNREADABLE}: its shape must be a tuple of non-negative integers, got {short_repr(shape)}"
-        )
+        raise _invalid(name, "shape must be a tuple of non-negative integers", shape)
     if not isinstance(fortran_order, bool):
-        raise FileError(
-            f"{name}: {UNREADABLE}: its fortran_order must be True or False, got {short_repr(fortran_order)}"
-        )
+        raise _invalid(name, "fortran_order must be True or False", fortran_order)
     for readable in (descr, _as_bytes(descr)):
         with suppress(Exception):  # NumPy's dtypes raise anything
             return Header(descr, np.lib.format.descr_to_dtype(readable), fortran_order, shape)
     raise FileError(
         f"{name}: {UNREADABLE}: NumPy does not know the dtype {short_repr(descr)}; save a view of it, such as a.view('V2')"
     )
+
+
+def _invalid(name: str, rule: str, value: object) -> FileError:
+    return FileError(f"{name}: {UNREADABLE}: its {rule}, got {short_repr(value)}")
 
 
 def _as_bytes(descr: Any) -> Any:

@@ -15,13 +15,10 @@ from tilecopy_core.errors import checked
 
 from .file_errors import FileError, printable_name
 
-Parts = Iterable[Any]
-"""The contents of a file in order: bytes or flat byte arrays."""
-
 
 @contextmanager
 @checked(FileError, path=PATH)
-def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
+def output_file(path: str | Path) -> Iterator[Callable[[Iterable[Any]], None]]:
     """Check that a file can be written, and yield the function that writes it (:func:`tilecopy.atomic_files.write_files`).
 
     Raises:
@@ -34,7 +31,7 @@ def output_file(path: str | Path) -> Iterator[Callable[[Parts], None]]:
         check_writable(path)
     unchanged = "; the file is unchanged" if Path(path).exists() else "; nothing was written"
 
-    def write(parts: Parts) -> None:
+    def write(parts: Iterable[Any]) -> None:
         with _errors(name, unchanged):
             write_files({Path(path): parts})
 

@@ -24,42 +24,31 @@ READERS = {
 """Entry-point group -> the package that reads it."""
 
 
-def packages() -> list[Installed]:
-    """Return the installed distributions that declare entry points of tilecopy."""
-    return distributions(declaring="tilecopy")
-
-
 def problems() -> dict[str, list[str]]:
-    """Return a dict from the name of each package in :func:`packages` to a list of the package's problems."""
-    installed = packages()
+    """Return a dict from the name of each package that declares entry points of tilecopy to a list of its problems."""
+    installed = distributions(declaring="tilecopy")
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:
-        for group, name in _points(package):
-            if package.name not in (owners := claims.setdefault((group, name), [])):
-                owners.append(package.name)
-    return {
-        package.name: [
-            *_copies(package),
-            *_unknown_groups(package),
-            *_unmet(package),
-            *(
-                f"{' and '.join(claims[point])} declare the same entry point {point[1]!r} of {point[0]}: uninstall all but one"
-                for point in dict.fromkeys(_points(package))
-                if len(claims[point]) > 1
-            ),
-        ]
-        for package in installed
-    }
+        for point in _points(package):
+            claims.setdefault(point, []).append(package.name)
+    faults = {}
+    for package in installed:
+        texts = [*_copies(package), *_unknown_groups(package), *_unmet(package)]
+        for point in _points(package):
+            if len(claims[point]) > 1:
+                owners = " and ".join(claims[point])
+                texts.append(f"{owners} declare the same entry point {point[1]!r} of {point[0]}: uninstall all but one")
+        faults[package.name] = texts
+    return faults
 
 
 def _points(package: Installed) -> list[tuple[str, str]]:
-    """Return the group and name of each entry point of tilecopy's groups, or nothing if they cannot be read."""
+    """Return the group and name of each entry point of tilecopy's groups once, or nothing if they cannot be read."""
     try:
-        return [
-            (point.group, point.name) for point in package.metadata.entry_points if point.group.startswith("tilecopy.")
-        ]
+        points = [(point.group, point.name) for point in package.metadata.entry_points]
     except Exception:  # the registry reports it when it loads them
         return []
+    return [point for point in dict.fromkeys(points) if point[0].startswith("tilecopy.")]
 
 
 def _copies(package: Installed) -> Iterator[str]:

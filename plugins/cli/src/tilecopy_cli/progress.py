@@ -6,17 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 
 @contextmanager
@@ -29,9 +20,14 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         A function of the count that is done and the total. The bar has no total until the first call.
     """
-    counted = (DownloadColumn(), TransferSpeedColumn()) if what == "bytes" else (MofNCompleteColumn(),)
-    columns = (TextColumn(what), BarColumn(), *counted, TimeElapsedColumn(), TimeRemainingColumn())
+    columns: list[progress.ProgressColumn] = [progress.TextColumn(what), progress.BarColumn()]
+    columns += (
+        [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+        if what == "bytes"
+        else [progress.MofNCompleteColumn()]
+    )
+    columns += [progress.TimeElapsedColumn(), progress.TimeRemainingColumn()]
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

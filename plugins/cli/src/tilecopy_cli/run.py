@@ -39,10 +39,6 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
     """Copy an array file tile by tile, and verify the result before the output file is created or replaced.
 
     The header is copied byte for byte, so that the two files compare equal.
-
-    Raises:
-        FileError: the input cannot be read, or the output cannot be written.
-        TilecopyError: a bad option or target, a copy that no variant lowers, or a result that differs.
     """
     read = read_npy(source)
     array = read.array
@@ -52,11 +48,12 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
         result = np.empty_like(array, order="K")
         words, result_words = as_rows(array), as_rows(result)
         np.invert(words, out=result_words)  # every byte of the result is wrong until it is copied
-        tiled = tiled_copy(job, words.shape, str(words.dtype), target) if words.size else None
-        if tiled is not None:
+        seconds, runs, tiled = 0.0, 0, None
+        if words.size:
+            tiled = tiled_copy(job, words.shape, str(words.dtype), target)
             progress(0, tiled.count)
-        run = _run_cuda if executor == "cuda" else _run_here
-        seconds, runs = (0.0, 0) if tiled is None else run(executor, tiled, words, result_words, progress)
+            run = _run_cuda if executor == "cuda" else _run_here
+            seconds, runs = run(get_executor(executor), tiled, words, result_words, progress)
         wrong = int(np.count_nonzero(bytes_of(array) != bytes_of(result)))
         if wrong:
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
@@ -78,12 +75,10 @@ def _has_changed(path: Path, stamp: tuple[int, ...]) -> bool:
         return True
 
 
-def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
+def _run_here(executor: Any, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run once on host arrays. Pass ``progress=`` to the executor if its class has this parameter; one CTA is one tile."""
-    executor = get_executor(name)
-    reports: Any = type(executor)
-    if "progress" in inspect.signature(reports).parameters:
-        executor = reports(progress=progress)
+    if "progress" in inspect.signature(type(executor)).parameters:
+        executor = type(executor)(progress=progress)
     started = time.perf_counter()
     executor.launch(tiled.kernel, (words, made))
     seconds = time.perf_counter() - started
@@ -91,9 +86,8 @@ def _run_here(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Prog
     return seconds, 1
 
 
-def _run_cuda(name: str, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
+def _run_cuda(executor: Any, tiled: TiledCopy, words: Any, made: Any, progress: Progress) -> tuple[float, int]:
     """Run several times on device arrays, and return the median time and the number of runs."""
-    executor: Any = get_executor(name)
     from tilecopy_cuda import CudaExecutor, DeviceArray, time_on_device
 
     assert isinstance(executor, CudaExecutor)

@@ -95,12 +95,7 @@ def prints_to_stderr() -> Iterator[None]:
 
 
 def emit(text: str) -> None:
-    """Write a result to standard output, and flush it.
-
-    Raises:
-        FileError: standard output is closed.
-        OSError: the device is full, or the reader has closed the pipe.
-    """
+    """Write a result to standard output, and flush it."""
     if sys.stdout is None:
         raise FileError("cannot write the result: standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
