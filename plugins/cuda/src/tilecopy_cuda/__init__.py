@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilecopy_core.registry import lazy_attributes
 
-__all__ = [
-    "ComputeCache",
-    "CudaExecutor",
-    "DeviceArray",
-    "time_on_device",
-]
+__all__ = ["ComputeCache", "CudaExecutor", "DeviceArray", "time_on_device"]
 
 if TYPE_CHECKING:
     from .compute_cache import ComputeCache

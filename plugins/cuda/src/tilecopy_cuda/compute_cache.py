@@ -62,6 +62,5 @@ def _problem(folder: Path) -> str:
         free_bytes = shutil.disk_usage(existing).free
     except OSError as error:
         return f"{folder}: {error.strerror}: {remedy}"
-    return (
-        f"the disk of {existing} is full ({free_bytes} bytes free): {remedy}" if free_bytes < _LEAST_FREE_BYTES else ""
-    )
+    full = free_bytes < _LEAST_FREE_BYTES
+    return f"the disk of {existing} is full ({free_bytes} bytes free): {remedy}" if full else ""

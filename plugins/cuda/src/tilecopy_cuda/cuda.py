@@ -16,16 +16,8 @@ from weakref import WeakValueDictionary
 
 import attrs
 from tilecopy.errors import LaunchError
+from tilecopy.executors import streams
 from tilecopy.executors.arguments import HostSpan, array_view, bind, host_spans
-from tilecopy.executors.streams import (
-    CurrentStream,
-    capturing_framework,
-    common_stream,
-    current_stream,
-    enable_torch_peer_access,
-    framework_of,
-    stream_handle,
-)
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
@@ -244,18 +236,15 @@ class CudaExecutor:
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
         ordinal = self._launch_gpu(kernel, binding, None, device)
-        return self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal)).launch_by_address(
-            self._stream
-        )
+        ready = self._ready(kernel, binding, ordinal, self._current(kernel, binding, None, ordinal))
+        return ready.launch_by_address(self._stream)
 
     def _repeat(
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, stream: Any, device: int | None
     ) -> bool:
         """Launch and return True if these arguments fit a cached launch with other addresses; else return False."""
         state: _KernelState | None = kernel._caches.states.get(self)
-        if state is None or (
-            device is not None and type(device) is not int
-        ):  # `device` must not be a bool, because True equals 1
+        if state is None or not (device is None or type(device) is int):  # a bool is not a device, but True equals 1
             return False
         try:
             repeated = state.launches[_place_key(grid, device), *map(type, arguments)]
@@ -291,9 +280,9 @@ class CudaExecutor:
                     f"kernel {kernel.name}: device must be the number of a GPU of this machine, {ordinals}, got {short_repr(device)}"
                 )
             return device
-        places = binding.devices or {
-            name: facts.device for name, facts in binding.arrays.items() if facts.device is not None
-        }
+        places = binding.devices
+        if not places:
+            places = {name: facts.device for name, facts in binding.arrays.items() if facts.device is not None}
         if len(set(places.values())) == 1:
             return next(iter(places.values()))
         if stream is not None:
@@ -312,12 +301,12 @@ class CudaExecutor:
         with LOCK:
             if pair not in self._sharing and self.driver.has_peer_access(*pair):
                 # The driver reports access to torch's pools before torch has enabled it.
-                enable_torch_peer_access(*pair)
+                streams.enable_torch_peer_access(*pair)
                 self._sharing.add(pair)
         if why := self.driver.why_unreachable(*pair, facts.pointer, written=name in kernel.mutated_args):
             raise LaunchError(f"kernel {kernel.name}, argument {name}: {why}")
 
-    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> CurrentStream:
+    def _current(self, kernel: BuiltKernel, binding: Binding, stream: Any, ordinal: int) -> streams.CurrentStream:
         """Return the reader of the stream for launches without ``stream=``, and make arrays of DLPack ready for this launch.
 
         The caller must order work on the streams of other GPUs.
@@ -326,16 +315,18 @@ class CudaExecutor:
         readers = {name: facts.stream for name, facts in here.items() if facts.stream is not None}
         if binding.devices and not here:  # device= or stream= selects a GPU that has none of the arrays
             name = next((name for name in binding.devices if name in kernel.mutated_args), next(iter(binding.devices)))
-            reader = current_stream(framework_of(type(binding.arrays[name].owner)), ordinal)
+            reader = streams.current_stream(streams.framework_of(type(binding.arrays[name].owner)), ordinal)
             readers = {} if reader is None else {name: reader}
-        current = common_stream(f"kernel {kernel.name}", readers)
+        current = streams.common_stream(f"kernel {kernel.name}", readers)
         for facts in here.values():
             if facts.export is not None:
-                number = current() if stream is None else stream_handle(stream)
+                number = current() if stream is None else streams.stream_handle(stream)
                 facts.export(stream=number or 1)  # 1 is DLPack's number of the legacy stream
         return current
 
-    def _ready(self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream) -> ReadyLaunch:
+    def _ready(
+        self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: streams.CurrentStream
+    ) -> ReadyLaunch:
         """Return a launch of the kernel on a GPU. The kernel is loaded there if needed."""
         with self.driver.active(ordinal):
             return ready_launch(self.driver, kernel, binding, ordinal, self.load(kernel, ordinal), current)
@@ -362,12 +353,12 @@ class CudaExecutor:
             state.repeat = repeated.launch
 
     def _launch_staged(
-        self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: CurrentStream, stream: Any
+        self, kernel: BuiltKernel, binding: Binding, ordinal: int, current: streams.CurrentStream, stream: Any
     ) -> None:
         """Launch with host arrays: copy each to the device, and back if the kernel writes it."""
         call, what = self.driver.call, f"kernel {kernel.name}"
         with self.driver.active(ordinal), ExitStack() as cleanup:
-            if capturing_framework() or int(call("cuStreamIsCapturing", stream)):
+            if streams.capturing_framework() or int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
                     f"{what}: a launch that is captured into a graph needs device arrays, but {', '.join(binding.on_host)} is in "
                     "host memory; pass device arrays"
@@ -409,7 +400,7 @@ class CudaExecutor:
         try:
             return self._streams[stream if type(stream) is int else stream.cuda_stream]
         except Exception:  # it is not a torch stream, or it is not cached
-            number = stream_handle(stream)
+            number = streams.stream_handle(stream)
         if len(self._streams) >= _MOST_REMEMBERED:
             self._streams.clear()
         handle = self._streams[number] = self.driver.api.CUstream(number) if number else self.driver.legacy_stream

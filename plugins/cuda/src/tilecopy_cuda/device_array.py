@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -86,9 +86,8 @@ class DeviceArray:
         Raises:
             LaunchError: it is not such an array.
         """
-        self._call(
-            "cuMemcpyDtoH", self._check_host(host, "copy_to", written=True).ctypes.data, self.pointer, self.nbytes
-        )
+        address = self._check_host(host, "copy_to", written=True).ctypes.data
+        self._call("cuMemcpyDtoH", address, self.pointer, self.nbytes)
 
     @checked(LaunchError, byte=integer_in(0, 255))
     def fill(self, byte: int) -> None:
@@ -153,9 +152,8 @@ def time_on_device(
     for _ in range(warm_up):
         work()
     times: list[float] = []
-    call = executor.driver.call
-    with executor.driver.active(device), ExitStack() as events:
-        start, stop = (_event(executor, events) for _ in range(2))
+    driver, call = executor.driver, executor.driver.call
+    with driver.active(device), driver.event() as start, driver.event() as stop:
         for _ in range(runs):
             call("cuEventRecord", start, 0)
             work()
@@ -163,10 +161,3 @@ def time_on_device(
             call("cuEventSynchronize", stop)
             times.append(call("cuEventElapsedTime", start, stop) * 1e-3)
     return statistics.median(times)
-
-
-def _event(executor: CudaExecutor, events: ExitStack) -> Any:
-    """Return a new event, which the stack destroys. An error of that does not hide an earlier error."""
-    event = executor.driver.call("cuEventCreate", 0)
-    events.callback(executor.driver.api.cuEventDestroy, event)
-    return event

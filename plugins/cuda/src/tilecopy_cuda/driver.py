@@ -24,9 +24,7 @@ from tilecopy_core.registry import LOCK
 from .tensor_maps import encoder
 
 T = TypeVar("T")
-_CONTEXT_ENDED = frozenset(
-    {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911}
-)  # fmt: skip
+_CONTEXT_ENDED = frozenset({214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
 """The results after which "any further CUDA work will return the same error" (descriptions in the driver API)."""
 
 _CAPTURING = range(900, 910)
@@ -148,16 +146,7 @@ class Driver:
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """Call a function of the driver and return its value, or a list if it has several.
-
-        Args:
-            function: the name of the function, such as ``"cuMemAlloc"``.
-            arguments: its arguments.
-            what: the purpose of the call, for error messages; by default its name.
-
-        Raises:
-            LaunchError: the call failed. The message says if the context was lost.
-        """
+        """Call a function of the driver and return its value, or a list if it has several. Messages of errors begin with ``what``."""
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
             raise self.error(what or function, code)
@@ -176,11 +165,10 @@ class Driver:
                     'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
                 )
             return self.context_lost_error(what)
-        if int(code) in _CAPTURING:
-            code_text += (
-                ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
-            )
-        return LaunchError(f"{what}: {code_text}")
+        capture = (
+            ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
+        )
+        return LaunchError(f"{what}: {code_text}{capture if int(code) in _CAPTURING else ''}")
 
     def context_lost_error(self, what: str) -> LaunchError:
         """Return the error for a call made after the context was lost."""
@@ -193,11 +181,7 @@ class Driver:
 
     @locked_cached_property
     def devices(self) -> list[Device]:
-        """The GPUs of this machine. The driver is called only once.
-
-        Raises:
-            LaunchError: the driver is missing.
-        """
+        """The GPUs of this machine. The driver is called only once."""
         devices = []
         attribute = self.api.CUdevice_attribute
         major = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
@@ -211,11 +195,7 @@ class Driver:
 
     @contextmanager
     def active(self, ordinal: int) -> Iterator[None]:
-        """Return a context manager within which a device's primary context is current.
-
-        Raises:
-            LaunchError: the context was lost, or cannot be activated.
-        """
+        """Return a context manager within which a device's primary context is current."""
         if self.sticky_error is not None:
             raise self.context_lost_error(f"device {ordinal}")
         with self._push(self._context(ordinal)):
@@ -239,25 +219,14 @@ class Driver:
             self.api.cuCtxPopCurrent()
 
     def current_device(self) -> int:
-        """Return the GPU of the context that is current in this thread, or 0 if no context is current.
-
-        Raises:
-            LaunchError: the driver is missing.
-        """
+        """Return the GPU of the context that is current in this thread, or 0 if no context is current."""
         if not int(self.call("cuCtxGetCurrent")):  # without a context, cuCtxGetDevice would fail
             return 0
         code, device = self.api.cuCtxGetDevice()
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream, or None for a default stream, because each GPU has a default stream.
-
-        Args:
-            stream: a CUstream as an integer, or a stream of torch, CuPy or cuda.core.
-
-        Raises:
-            LaunchError: the argument is not a stream.
-        """
+        """Return the GPU of a stream (an integer, or an object of a framework), or None for a default stream: each GPU has one."""
         ordinal, number = stream_device(stream), stream_handle(stream)
         if ordinal is not None or number in _DEFAULT_STREAMS:
             return ordinal
@@ -268,11 +237,7 @@ class Driver:
             return self.current_device()
 
     def device_of(self, pointer: int) -> int:
-        """Return the GPU of a device address.
-
-        Raises:
-            LaunchError: it is not a device address.
-        """
+        """Return the GPU of a device address, or raise LaunchError if it is not one."""
         ordinal = ctypes.c_int(-1)
         code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
         if code or ordinal.value < 0:  # the driver also knows pinned host memory
@@ -290,11 +255,7 @@ class Driver:
         return signature(int(address))
 
     def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
-        """Return the bytes of a tensor map that the driver encoded for kernels on a GPU.
-
-        Raises:
-            LaunchError: the driver rejects the map, or does not support tensor maps.
-        """
+        """Return the bytes of a tensor map that the driver encoded for kernels on a GPU."""
         with self.active(ordinal):  # the thread may have no context, or that of another GPU
             return self._map_encoder(facts)
 
@@ -311,9 +272,6 @@ class Driver:
             device: the GPU of the memory.
             address: an address in that memory.
             written: True if the kernels write it.
-
-        Raises:
-            LaunchError: the driver cannot enable peer access although the hardware supports it.
         """
         if not self.has_peer_access(ordinal, device):
             return f"GPU {ordinal} cannot access memory of GPU {device} (cuDeviceCanAccessPeer returns 0); copy the array to GPU {ordinal} first"
@@ -328,11 +286,7 @@ class Driver:
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware does not support it.
-
-        Raises:
-            LaunchError: the driver cannot enable it although the hardware supports it.
-        """
+        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware does not support it."""
         with LOCK:
             if (ordinal, device) not in self._peers:
                 pair = [self.call("cuDeviceGet", gpu) for gpu in (ordinal, device)]
@@ -354,15 +308,20 @@ class Driver:
     # -------------------------------------------------------------------------------------------- streams
 
     def is_capturing(self, ordinal: int, stream: int) -> bool:
-        """Return True if a stream of a GPU is being captured into a graph. The legacy default stream never is.
-
-        Raises:
-            LaunchError: the stream does not belong to that GPU.
-        """
+        """Return True if a stream of a GPU is being captured into a graph. The legacy default stream never is."""
         if stream in _LEGACY_STREAM:
             return False
         with self.active(ordinal):
             return bool(int(self.call("cuStreamIsCapturing", stream)))
+
+    @contextmanager
+    def event(self, flags: int = 0) -> Iterator[Any]:
+        """Yield a new event of the current context, and destroy it at the end."""
+        event = self.call("cuEventCreate", flags)
+        try:
+            yield event
+        finally:
+            self.api.cuEventDestroy(event)
 
     def wait_for(self, other: tuple[int, int], waiting: tuple[int, int]) -> None:
         """Make later work on one stream wait for the present work on another. The host does not wait.
@@ -370,19 +329,12 @@ class Driver:
         Args:
             other: the number of the GPU and the CUstream of the other stream.
             waiting: the number of the GPU and the CUstream of the stream that waits.
-
-        Raises:
-            LaunchError: the driver reports an error.
         """
         (device, stream), (ordinal, later) = other, waiting
-        with self.active(device):
-            event = self.call("cuEventCreate", int(self.api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-            try:
-                self.call("cuEventRecord", event, stream)
-                with self.active(ordinal):
-                    self.call("cuStreamWaitEvent", later, event, 0)
-            finally:
-                self.api.cuEventDestroy(event)
+        with self.active(device), self.event(int(self.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)) as event:
+            self.call("cuEventRecord", event, stream)
+            with self.active(ordinal):
+                self.call("cuStreamWaitEvent", later, event, 0)
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:

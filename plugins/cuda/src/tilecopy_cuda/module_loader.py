@@ -45,13 +45,17 @@ class ModuleLoader:
             LaunchError: the driver rejects the PTX, has no compiler, or is older than the PTX version; the message has its log.
         """
         self._warn_of_cache()
-        code, module, log = self._image(kernel.ptx.encode() + b"\0")
+        option, buffer = self.driver.api.CUjit_option, bytearray(_LOG_BYTES)
+        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        image = kernel.ptx.encode() + b"\0"
+        code, module = self.driver.api.cuModuleLoadDataEx(image, len(options), options, [buffer, len(buffer)])
         if not int(code):
             return module
         error = self.driver.error(f"loading kernel {kernel.name}", code)
         if self.driver.sticky_error is not None:
             raise error
         message = f"the driver rejected the PTX of kernel {kernel.name}: {code.name} ({int(code)}){self._remedy(code, kernel)}"
+        log = bytes(buffer).partition(b"\0")[0].decode(errors="replace").strip()
         raise LaunchError("\n".join(line for line in (message, log) if line))
 
     def _warn_of_cache(self) -> None:
@@ -60,10 +64,8 @@ class ModuleLoader:
             return
         self._cache_is_checked = True
         if problem := ComputeCache.of_environment().problem:
-            message = (
-                f"the driver cannot store compiled kernels on disk, so each process compiles them again: {problem}"
-            )
-            warn_outside(message, PerformanceWarning)
+            message = "the driver cannot store compiled kernels on disk, so each process compiles them again"
+            warn_outside(f"{message}: {problem}", PerformanceWarning)
 
     def _remedy(self, code: Any, kernel: BuiltKernel) -> str:
         """Return what the user can do about a driver that cannot compile the PTX, or ""."""
@@ -80,10 +82,3 @@ class ModuleLoader:
                 f"{number // 1000}.{number % 1000 // 10}: update the NVIDIA driver"
             )
         return ""
-
-    def _image(self, image: bytes) -> tuple[Any, Any, str]:
-        """Load PTX and return the driver's result code, the module, and the compiler's log."""
-        option, log = self.driver.api.CUjit_option, bytearray(_LOG_BYTES)
-        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-        code, module = self.driver.api.cuModuleLoadDataEx(image, len(options), options, [log, len(log)])
-        return code, module, bytes(log).partition(b"\0")[0].decode(errors="replace").strip()

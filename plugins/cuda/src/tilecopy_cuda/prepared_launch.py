@@ -86,18 +86,14 @@ class ReadyLaunch:
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Write the computed parameters, if there are any, to a buffer, and keep the kernel loaded for a graph that is capturing."""
+        """Write the computed parameters, such as tensor maps, to a buffer, and keep the kernel loaded for a graph that is capturing."""
         if self.computed and buffer.computed_for != addresses:
-            self.compute(buffer, addresses)
+            for place, make in self.computed:
+                data = make(addresses)
+                buffer.memory[place : place + len(data)] = data
+            buffer.computed_for = addresses
         if stream is not self.driver.legacy_stream:
             self.loaded.retain_in_graph(stream)
-
-    def compute(self, buffer: ParamBuffer, addresses: tuple[int, ...]) -> None:
-        """Compute the parameters that depend on addresses, such as tensor maps, and write them to a buffer."""
-        for place, make in self.computed:
-            data = make(addresses)
-            buffer.memory[place : place + len(data)] = data
-        buffer.computed_for = addresses
 
     def launch(self, stream: Any, *addresses: int) -> None:
         """Launch on a stream (the driver's handle) with arrays at these addresses."""
@@ -113,11 +109,7 @@ class ReadyLaunch:
         self.buffers.append(buffer)
 
     def launch_by_address(self, handle_of: Callable[[Any], Any]) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)`` that checks the addresses and launches the kernel.
-
-        Args:
-            handle_of: returns the driver's handle of a stream.
-        """
+        """Return a function ``launch(addresses, stream=None)`` that checks the addresses and launches the kernel."""
         mask, current, launch = self.mask, self.current, self.launch
 
         def at(addresses: Sequence[int], stream: Any = None) -> None:
@@ -143,38 +135,30 @@ class ReadyLaunch:
 
     def check_addresses(self, addresses: Sequence[int]) -> None:
         """Raise :class:`LaunchError` unless there is an aligned address for each array."""
-        if not isinstance(addresses, (tuple, list)) or len(addresses) != len(self.masks):
+        count, kernel = len(self.masks), f"kernel {self.kernel}"
+        if not isinstance(addresses, (tuple, list)) or len(addresses) != count:
             raise LaunchError(
-                f"kernel {self.kernel}: addresses must be a tuple of {len(self.masks)}, one for each array, got {short_repr(addresses)}"
+                f"{kernel}: addresses must be a tuple of {count}, one for each array, got {short_repr(addresses)}"
             )
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
-                raise LaunchError(
-                    f"kernel {self.kernel}: addresses must be integers of 64 bits, got {short_repr(address)}"
-                )
+                raise LaunchError(f"{kernel}: addresses must be integers of 64 bits, got {short_repr(address)}")
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
+            what = f"{kernel}: the address of array {number}"
             if not address and number not in self.empty:
                 raise LaunchError(
-                    f"kernel {self.kernel}: the address of array {number} must not be 0: its memory was freed or never allocated; pass "
-                    "the address of allocated memory"
+                    f"{what} must not be 0: its memory was freed or never allocated; pass the address of allocated memory"
                 )
             if address & mask:
-                raise LaunchError(
-                    f"kernel {self.kernel}: the address of array {number} must be a multiple of {mask + 1} bytes, got 0x{address:x}"
-                )
+                raise LaunchError(f"{what} must be a multiple of {mask + 1} bytes, got 0x{address:x}")
 
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
         """Return a function that launches with the addresses that were checked, at little more than the cost of a driver call.
 
-        It keeps the arguments alive. What it launches with is their memory as it was when it was prepared.
-
-        Args:
-            stream: the driver's handle, or None: each call takes the stream that is current then.
-            handle_of: the driver's handle of a stream's number.
-            handles: those that it has given before.
-            arguments: what is kept alive.
+        It keeps the arguments alive. What it launches with is their memory as it was when it was prepared. If ``stream`` is None, each
+        call takes the stream that is current then.
         """
         buffer = self.new_buffer()
         buffer.keeps = arguments

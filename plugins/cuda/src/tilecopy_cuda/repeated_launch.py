@@ -97,22 +97,15 @@ class RepeatedLaunch:
     ) -> RepeatedLaunch | None:
         """Return an empty cache for arguments of these types, or None if the package cannot read their properties from attributes.
 
-        Args:
-            kernel: the kernel.
-            arguments: arrays and integers that fit its parameters.
-            streams: number of a stream -> the driver's handle.
-            legacy_stream: the handle of the legacy default stream.
+        ``streams`` has the driver's handle of each number of a stream.
         """
         kinds, launches, newest = tuple(map(type, arguments)), dict[Any, ReadyLaunch](), list[Any]()
-        complex_ones = [
-            isinstance(p, ArrayParameter) and p.dtype.kind == "c" for p in kernel.parameters if p.takes_argument
-        ]
-        forms = [
-            None if kind is int else reads_of(kind, is_complex=is_complex)
-            for kind, is_complex in zip(kinds, complex_ones, strict=True)
-        ]
-        if any(form is None and kind is not int for form, kind in zip(forms, kinds, strict=True)):
-            return None
+        forms: list[ArrayExpressions | None] = []
+        for kind, parameter in zip(kinds, (p for p in kernel.parameters if p.takes_argument), strict=True):
+            is_complex = isinstance(parameter, ArrayParameter) and parameter.dtype.kind == "c"
+            forms.append(None if kind is int else reads_of(kind, is_complex=is_complex))
+            if forms[-1] is None and kind is not int:
+                return None
         tensors = tuple(place for place, kind in enumerate(kinds) if framework_of(kind) == "torch")
         key_of, rest_of, launch = _maker(tuple(forms), tensors)(kinds, launches, newest, streams, legacy_stream)
         return cls(launches, newest, key_of, rest_of, tensors, launch)

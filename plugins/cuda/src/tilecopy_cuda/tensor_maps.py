@@ -18,12 +18,7 @@ _L2_256B = 3
 
 
 def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
-    """Return a function that encodes a tensor map by the driver and returns its 128 bytes.
-
-    Args:
-        function: address of the driver's cuTensorMapEncodeTiled.
-        error: the error for a code of the driver.
-    """
+    """Return a function that returns the 128 bytes of a tensor map, by the driver's function at an address."""
     u64, u32, pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
     call: Any = ctypes.CFUNCTYPE(
         ctypes.c_int, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer, *[ctypes.c_int] * 4
@@ -34,20 +29,10 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
         at = -(-ctypes.addressof(memory) // 64) * 64
         rank = len(facts.sizes)
         kind = _FLOATS[facts.dtype] if facts.fill == "nan" else _TYPES[facts.element_bits]
-        code = call(
-            at,
-            kind,
-            rank,
-            facts.address,
-            (u64 * rank)(*facts.sizes),
-            (u64 * 5)(*facts.strides_bytes),
-            (u32 * rank)(*facts.box),
-            (u32 * rank)(*(facts.element_strides or (1,) * rank)),
-            0,
-            _SWIZZLES[facts.swizzle],
-            _L2_256B,
-            int(facts.fill == "nan"),
-        )
+        sizes, strides = (u64 * rank)(*facts.sizes), (u64 * 5)(*facts.strides_bytes)
+        box, steps = (u32 * rank)(*facts.box), (u32 * rank)(*(facts.element_strides or (1,) * rank))
+        modes = 0, _SWIZZLES[facts.swizzle], _L2_256B, int(facts.fill == "nan")
+        code = call(at, kind, rank, facts.address, sizes, strides, box, steps, *modes)
         if code:
             raise error(f"encoding the tensor map of argument {facts.array}: {facts}", code)
         return ctypes.string_at(at, 128)
