@@ -4,14 +4,5 @@ from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of
 from .function_arguments import Argument, BufferArgument, ScalarArgument
 
-__all__ = [
-    "Argument",
-    "AsmOperand",
-    "CopyFunction",
-    "RegisterMove",
-    "ScalarArgument",
-    "BufferArgument",
-    "cuda_function",
-    "cuda_header",
-    "function_of",
-]
+__all__ = ["Argument", "AsmOperand", "BufferArgument", "CopyFunction", "RegisterMove", "ScalarArgument"]
+__all__ += ["cuda_function", "cuda_header", "function_of"]

@@ -17,7 +17,7 @@ from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
 from .function import CopyFunction, function_of
-from .function_arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, key_of_symbol
+from .function_arguments import C_TYPES, TID, Argument, BufferArgument, Key, ScalarArgument, key_of_symbol
 from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
@@ -31,7 +31,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
-    hoisted = hoist(function)
+    statements, hoisted = hoist(function)
     missing = f"tilecopy_{name}_needs_{target}"
     lines = [
         *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
@@ -43,17 +43,17 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         "#endif",
         *_needs_threads(function),
         f"#if {_guard(target)}",
-        *(f"    {statement}" for statement in hoisted.statements),
+        *(f"    {statement}" for statement in statements),
         "    asm volatile(",
-        *(f"        {_quote(line)}" for line in hoisted.function.assembly("%")),
-        f"        : {_constraints(hoisted.function, outputs=True)}",
-        f"        : {_constraints(hoisted.function, outputs=False)}",
+        *(f"        {_quote(line)}" for line in hoisted.assembly("%")),
+        f"        : {_constraints(hoisted, outputs=True)}",
+        f"        : {_constraints(hoisted, outputs=False)}",
         '        : "memory");',
         "#else",
         f"    {missing}();  // not defined: the copy does not exist on this architecture",
         "#endif",
         "}",
-        *(line for operand in _tensor_map_arguments(function) for line in _encoder(function, operand)),
+        *(line for argument in function.arguments for line in _encoder(function, argument)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -102,24 +102,13 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 """Bits of an element -> CUtensorMapDataType, unsigned because a copy moves bits. A fill of NaN needs a float type instead."""
 
 
-def _tensor_map_arguments(function: CopyFunction) -> list[BufferArgument]:
-    return [
-        argument
-        for argument in function.arguments
-        if isinstance(argument, BufferArgument) and argument.recipe is not None
-    ]
-
-
-def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
-    """Yield the lines of a host function that encodes a tensor map, for translation units that include cuda.h."""
-    recipe = operand.recipe
-    assert recipe is not None
-    array = next(
-        a.name for a in function.arguments if isinstance(a, BufferArgument) and a.buffer.memory is recipe.array.memory
-    )
-    numbers = {
-        key_of_symbol(n.symbol): n for n in function.arguments if isinstance(n, ScalarArgument) and n.symbol is not None
-    }
+def _encoder(function: CopyFunction, operand: Argument) -> Iterator[str]:
+    """Yield the lines of a host function that encodes a tensor map, if the argument is one; they need cuda.h."""
+    if isinstance(operand, ScalarArgument) or operand.recipe is None:
+        return
+    recipe, numbers = operand.recipe, _numbers(function)
+    buffers = [argument for argument in function.arguments if isinstance(argument, BufferArgument)]
+    array = next(argument.name for argument in buffers if argument.buffer.memory is recipe.array.memory)
     taken: dict[str, None] = {}
 
     def name_of(symbol: Symbol) -> str:
@@ -154,6 +143,12 @@ def _encoder(function: CopyFunction, operand: BufferArgument) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------------------------------------- the signature
+
+
+def _numbers(function: CopyFunction) -> dict[Key, ScalarArgument]:
+    """Return the integer arguments by the keys of their symbols, without the thread's index."""
+    numbers = [argument for argument in function.arguments if isinstance(argument, ScalarArgument)]
+    return {key_of_symbol(number.symbol): number for number in numbers if number.symbol is not None}
 
 
 def _constant(function: CopyFunction, operand: BufferArgument) -> str:
@@ -191,10 +186,8 @@ def _comment(function: CopyFunction) -> Iterator[str]:
     yield f"{request.dst} <- {request.src}"
     yield f"by {plan.variant} ({plan.package}): {plan.summary}"
     who = {"thread": "each thread copies by itself", "cta": f"all {request.scope.threads} threads"}
-    together = who.get(request.scope.kind, f"all threads of a {request.scope.kind}")
-    yield f"Called by: {together}" + (
-        "" if request.scope.kind == "thread" else ", together, with equal arguments except tid"
-    )
+    together = "" if request.scope.kind == "thread" else ", together, with equal arguments except tid"
+    yield f"Called by: {who.get(request.scope.kind, f'all threads of a {request.scope.kind}')}{together}"
     for argument in function.arguments:
         yield f"  {argument.name}: {_argument_comment(argument, function)}"
     yield f"Done: {plan.completion}" + "".join(f"; {step}" for step in plan.completion_steps)
@@ -205,9 +198,8 @@ def _comment(function: CopyFunction) -> Iterator[str]:
 
 def _argument_comment(argument: Argument, function: CopyFunction) -> str:
     if isinstance(argument, ScalarArgument):
-        multiple = f", a multiple of {argument.multiple_of}" if argument.multiple_of > 1 else ""
         what = "index of the thread in the copy's CTA, " if argument.symbol is None else ""
-        return f"{what}{_range(argument)}{multiple}"
+        return f"{what}{_range(argument)}"
     if argument.recipe is not None:
         return f"{argument.role}, the address of the map that {function.name}_{argument.name}(..) below encodes before the launch"
     buffer = argument.buffer
@@ -230,11 +222,11 @@ def _size(buffer: Buffer) -> str:
 
 
 def _range(number: ScalarArgument) -> str:
-    if number.lower is None and number.upper is None:
-        return "any integer"
     if number.lower is None:
-        return f"at most {number.upper}"
-    return f"at least {number.lower}" if number.upper is None else f"{number.lower} to {number.upper}"
+        limits = "any integer" if number.upper is None else f"at most {number.upper}"
+    else:
+        limits = f"at least {number.lower}" if number.upper is None else f"{number.lower} to {number.upper}"
+    return f"{limits}, a multiple of {number.multiple_of}" if number.multiple_of > 1 else limits
 
 
 # ------------------------------------------------------------------------------------------------- the checks
@@ -268,8 +260,7 @@ def _of_number(number: ScalarArgument) -> Iterator[tuple[str, str]]:
     if number.multiple_of > 1:
         tests.append(f"{number.name} % {number.multiple_of} == 0")
     if tests:
-        multiple = f", a multiple of {number.multiple_of}" if number.multiple_of > 1 else ""
-        yield " && ".join(tests), f"{number.name} is {_range(number)}{multiple}"
+        yield " && ".join(tests), f"{number.name} is {_range(number)}"
 
 
 def _literal(value: int) -> str:
@@ -278,14 +269,10 @@ def _literal(value: int) -> str:
 
 def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]:
     """Yield the conditions that a region with run-time starts is inside its buffer."""
-    names = {
-        key_of_symbol(n.symbol): n.name
-        for n in function.arguments
-        if isinstance(n, ScalarArgument) and n.symbol is not None
-    }
+    names = {key: number.name for key, number in _numbers(function).items()}
 
     def cpp(value: Int) -> str:
-        return as_cpp(value, lambda found: names.get(key_of_symbol(found), "tid"))
+        return as_cpp(value, lambda symbol: names.get(key_of_symbol(symbol), TID))
 
     for dim, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
         low, high = region.exceeds(dim)

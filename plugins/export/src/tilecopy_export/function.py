@@ -69,9 +69,7 @@ class RegisterMove:
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
         """The operands of the block that the move reads or writes, one per word of a fragment."""
-        if not self.words:
-            return (AsmOperand(self.argument),)
-        return tuple(AsmOperand(self.argument, word) for word in self.words)
+        return tuple(AsmOperand(self.argument, word) for word in self.words or (None,))
 
 
 @attrs.frozen
@@ -252,10 +250,9 @@ class FunctionBindings(Bindings):
             name = unique_name(f"{array}_map", self._names, separator="")
             self._names.add(name)
             memory = Buffer((recipe.size_bytes,), "uint8", space="global", name=name, align_bytes=recipe.align_bytes)
-            argument = self.made[recipe] = BufferArgument(
-                name, memory, f"tensor map of {array}", written=False, recipe=recipe
-            )
-            self._arguments[memory.memory] = argument
+            role = f"tensor map of {array}"
+            self.made[recipe] = BufferArgument(name, memory, role, written=False, recipe=recipe)
+            self._arguments[memory.memory] = self.made[recipe]
         memory = self.made[recipe].buffer
         return self._move_argument(emitter, memory.memory, "mov.b64", "b64", f"the tensor map {memory.name}")
 

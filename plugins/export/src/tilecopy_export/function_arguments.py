@@ -113,27 +113,19 @@ def key_of_symbol(symbol: Symbol) -> Key:
     return symbol.register or symbol
 
 
-def check_function_name(name: object, what: str = "the name of a function") -> str:
-    """Return a name, or raise RequestError if it is not valid in C++, PTX and Python.
-
-    Raises:
-        RequestError: the name is not valid.
-    """
+def check_function_name(name: object) -> None:
+    """Raise RequestError unless a name of a function is valid in C++, PTX and Python."""
+    what = "the name of a function"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
         raise RequestError(f"{what} must be an identifier of C++ that is not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
             f"{what} must not be reserved for the C++ implementation (two underscores, or _ and a capital), got {name!r}"
         )
-    return name
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """Return the arguments in order: destination, source, symbols by first appearance, buffers of options, ``tid``.
-
-    Raises:
-        RequestError: an operand cannot be exported from its kernel.
-    """
+    """Return the arguments in order: destination, source, symbols by first appearance, buffers of options, ``tid``."""
     request = plan.request
     buffers: list[tuple[str, Region]] = [("destination", request.dst), ("source", request.src)]
     values: list[Int] = []
@@ -156,9 +148,8 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
         if earlier is not None and role.startswith("option"):
             continue  # all mbarriers of an array, and a buffer that is also an operand, have one argument
         name = _argument_name(region.buffer.name, taken)
-        operands.append(
-            BufferArgument(name, region.buffer, role, role == "destination", "" if earlier is None else earlier.name)
-        )
+        same_as = "" if earlier is None else earlier.name
+        operands.append(BufferArgument(name, region.buffer, role, role == "destination", same_as))
     symbols: dict[Key, list[Symbol]] = {}
     regions = [region for _, region in buffers]
     both_sides = [value for region in regions[:2] for value in _integers(region)]

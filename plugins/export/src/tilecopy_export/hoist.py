@@ -41,29 +41,17 @@ _EXACT = {
 """PTX opcodes whose operands have different widths or a sign -> C++."""
 
 
-@attrs.frozen
-class Hoisted:
-    """A frozen record of a function that is split into C++ statements and inline assembly.
-
-    Attributes:
-        statements: C++ declarations of integers that have the names of the block's registers.
-        function: the function whose inline assembly has these integers as inputs.
-    """
-
-    statements: tuple[str, ...]
-    function: CopyFunction
-
-
 MOST_WORDS = 24
 """The most 32-bit words that are computed before the inline assembly. More would occupy too many registers."""
 
 
-def hoist(function: CopyFunction) -> Hoisted:
-    """Return a function that computes the integers before its first branch in C++ statements.
+def hoist(function: CopyFunction) -> tuple[list[str], CopyFunction]:
+    """Return C++ statements that compute the integers before a function's first branch, and the function with these as inputs.
 
-    A compiler can hoist C++ out of a loop, but not the contents of inline assembly. This pays if the statements multiply two run-time
-    integers (such as sizes in strides), or if the assembly then has a single word as input, the address of everything. In other cases
-    the arithmetic in the assembly has few instructions and needs fewer registers, and the function is returned unchanged.
+    The integers have the names of the block's registers. A compiler can hoist C++ out of a loop, but not the contents of inline
+    assembly. This pays if the statements multiply two run-time integers (such as sizes in strides), or if the assembly then has a
+    single word as input, the address of everything. In other cases the arithmetic in the assembly has few instructions and needs
+    fewer registers, and the function is returned unchanged.
     """
     values = {move.register: _argument(move) for move in function.inputs if not move.words}
     written = Counter(name for part in parts_of(function.body) for name in _results(part))
@@ -84,7 +72,7 @@ def hoist(function: CopyFunction) -> Hoisted:
     taken = [name for name in values if name in used]
     computed = set(taken) - {move.register for move in function.inputs}
     if not computed or sum(_bits(name) // 32 for name in computed) > (MOST_WORDS if products else 1):
-        return Hoisted((), function)
+        return [], function
     moves = [RegisterMove(f"mov.b{_bits(name)}", name, name) for name in taken]
     rest = attrs.evolve(
         function,
@@ -93,8 +81,8 @@ def hoist(function: CopyFunction) -> Hoisted:
         computed={AsmOperand(name): _bits(name) for name in taken},
     )
     needed = _dependencies(sources, taken)
-    statements = (f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed)
-    return Hoisted(tuple(statements), rest)
+    statements = [f"const uint{_bits(name)}_t {name} = {value};" for name, value in values.items() if name in needed]
+    return statements, rest
 
 
 def _argument(move: RegisterMove) -> str:

@@ -24,14 +24,5 @@ from .completion import (
 )
 from .copies import device_function
 
-__all__ = [
-    "cluster_sync",
-    "cp_async_commit",
-    "cp_async_wait",
-    "device_function",
-    "fence_mbarrier_init",
-    "fence_proxy_async",
-    "mbarrier_arrive_expect_tx",
-    "mbarrier_init",
-    "mbarrier_wait",
-]
+__all__ = ["cluster_sync", "cp_async_commit", "cp_async_wait", "device_function", "fence_mbarrier_init"]
+__all__ += ["fence_proxy_async", "mbarrier_arrive_expect_tx", "mbarrier_init", "mbarrier_wait"]

@@ -63,20 +63,10 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
 
     definition.__name__ = definition.__qualname__ = name
     definition.__doc__ = f"{plan.request}\n\nby {plan.variant}: {plan.summary}"
-    last = len(function.arguments) - 1
-    definition.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Parameter("typingctx", Parameter.POSITIONAL_OR_KEYWORD),
-            *(
-                Parameter(
-                    argument.name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=None if place == last else Parameter.empty,
-                )
-                for place, argument in enumerate(function.arguments)
-            ),
-        ]
-    )
+    names = ["typingctx", *(argument.name for argument in function.arguments)]
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    parameters[-1] = parameters[-1].replace(default=None)
+    definition.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(definition)
 
 
@@ -98,14 +88,11 @@ def _why_not(argument: Argument, numba_type: Any) -> str:
     dtypes = {name: kind for dtype in (buffer.memory.dtype, buffer.dtype) for name, kind in _dtypes(dtype)}
     if numba_type.dtype not in dtypes.values():
         return f"an array of {' or '.join(dtypes)}"
-    forms = [(buffer.shape, buffer.layout), (_declared_shape(buffer), buffer.memory.layout)]
-    orders = [_orders(layout, shape) for shape, layout in forms]
-    if not any(
-        numba_type.ndim == len(shape) and numba_type.layout in accepted
-        for (shape, _), accepted in zip(forms, orders, strict=True)
-    ):
-        shape = forms[0][0]
-        order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders[0], "")
+    declared = _declared_shape(buffer)
+    forms = [(buffer.shape, _orders(buffer.layout, buffer.shape)), (declared, _orders(buffer.memory.layout, declared))]
+    if not any(numba_type.ndim == len(shape) and numba_type.layout in orders for shape, orders in forms):
+        shape, orders = forms[0]
+        order = {"C": "row-major ('C')", "F": "column-major ('F')"}.get(orders, "")
         return f"an array of {len(shape)} dimensions{order and f' in {order} order'} (the shape of {buffer.name} is {shape})"
     return "a writable array" if argument.written and not numba_type.mutable else ""
 
