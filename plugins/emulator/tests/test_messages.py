@@ -69,7 +69,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run("L: bra L;"),
             tc.HazardError,
-            "endless: thread 0 of CTA (0,0,0): the loop never ends: it has no wait and writes no memory",
+            "endless: thread 0 of CTA (0,0,0): the loop never ends: no instruction waits or writes memory",
         ),
         (lambda: run("trap;"), tc.HazardError, "trap: thread 0 of CTA (0,0,0): the program executes a trap"),
         (

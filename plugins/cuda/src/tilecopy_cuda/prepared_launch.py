@@ -194,7 +194,7 @@ class ReadyLaunch:
         if code:
             error = self.driver.error(what, code)
             if int(code) in NOT_CURRENT and self.driver.sticky_error is None:
-                raise LaunchError(f"{error}; the stream must belong to GPU {self.ordinal}, where the arguments are")
+                raise LaunchError(f"{error}; the stream must belong to GPU {self.ordinal}, the GPU of the arguments")
             if int(code) in CLUSTER_REFUSED and self.cluster > 1:
                 raise LaunchError(
                     f"{error}; GPU {self.ordinal} may not be able to hold the kernel's clusters of {self.cluster} CTAs: "

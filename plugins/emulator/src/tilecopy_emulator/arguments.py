@@ -369,7 +369,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"pass Struct(array) for an array of numbers in a structure"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: the size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: value must have {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 

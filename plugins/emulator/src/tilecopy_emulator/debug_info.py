@@ -118,7 +118,7 @@ class LineTable:
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
-        """Add the body of ``.section .debug_str``, which has the names of functions."""
+        """Add the body of ``.section .debug_str``. It has the names of functions."""
         label = ""
         for line in text.split("\n"):
             name, colon, rest = line.rpartition(":")

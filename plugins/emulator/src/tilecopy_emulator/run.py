@@ -49,7 +49,7 @@ an mbarrier whose init was not fenced for the async proxy."""
 
 @attrs.frozen
 class Report:
-    """A frozen record of what a run did.
+    """A frozen report of one run: the number of instructions, counters, output and notes.
 
     Attributes:
         threads: number of threads that ran.

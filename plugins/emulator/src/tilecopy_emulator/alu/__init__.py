@@ -20,7 +20,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """Return the forms of an opcode from a table, each with the opcode's types and modifiers. They differ only in their operands."""
+    """Return the forms of an opcode from a table, each with the opcode's types and modifiers. The forms differ only in their operands."""
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
     matches = []

@@ -82,7 +82,7 @@ def square_root(a: Any, direction: str) -> Any:
 
 
 def inverse_root(a: Any) -> Any:
-    """Return ``1 / sqrt(a)`` to nearest, as a float64 quotient with a correction."""
+    """Return ``1 / sqrt(a)``, rounded to nearest."""
     small, exponent = np.frexp(a)
     odd_exponent = exponent & 1
     inside = np.isfinite(a) & (a > 0)

@@ -58,7 +58,7 @@ class Mode:
 
     @property
     def type(self) -> str:
-        """The last type, which is the type of most computations."""
+        """The last type. Most computations have this type."""
         return self.types[-1]
 
     def has(self, modifier: str) -> bool:

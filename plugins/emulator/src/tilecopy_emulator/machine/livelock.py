@@ -234,11 +234,11 @@ class LivelockDetector:
             what = f"{self._poll_target(instructions[reads[0]], lanes)}; no thread can change it any more{self.mbarriers.states()}"
             what = f"waits in a loop for {what}{more}"
             machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
-        why = "it has no wait and writes no memory"
+        why = "no instruction waits or writes memory"
         if repeats:
             why = "registers and memory return to an earlier state"
         elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
-            why = "it has no wait and does not read what it writes"
+            why = "no instruction waits, or reads what the loop writes"
         machine.hazard("endless", f"the loop never ends: {why}", lanes, at=at)
 
     def _poll_target(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:

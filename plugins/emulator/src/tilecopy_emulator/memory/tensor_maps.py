@@ -156,7 +156,7 @@ class TensorMap:
         """
         address = self.address if address is None else address
         fits = is_whole(address, 16, (1 << 64) - 1) and address % 16 == 0
-        demand("tensor_map", "address", address, fits, "a global address that is a multiple of 16")
+        demand("tensor_map", "address", address, fits, "a global address that is a multiple of 16 bytes")
         lists = (self.sizes, self.strides_bytes, self.box, self.element_strides)
         padded = [number for numbers in lists for number in (*numbers, 0, 0, 0, 0, 0)[:MOST_DIMENSIONS]]
         mode, atom = _MODES[self.swizzle]
@@ -237,7 +237,7 @@ class TensorMaps:
         align = declared.get(array.name, MAP_ALIGN_BYTES)
         if address % MAP_ALIGN_BYTES or align % MAP_ALIGN_BYTES:
             why = f" ({array.name} is declared with .align {align})" if align % MAP_ALIGN_BYTES else ""
-            what = f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES}{why}"
+            what = f"the address 0x{address:x} of a tensor map is not a multiple of {MAP_ALIGN_BYTES} bytes{why}"
             machine.hazard("alignment", what, one)
         if not 0 <= offset <= len(array.data) - MAP_BYTES:
             self.memory.outside(one, array, np.array([[offset]]), np.array([[True]]), MAP_BYTES)

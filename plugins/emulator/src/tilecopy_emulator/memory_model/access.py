@@ -43,7 +43,7 @@ def at_rank(addresses: Any, rank: int) -> Any:
 
 
 def bytes_of(name: str, first: int, size: int = 1) -> str:
-    """Return a text for bytes of a variable, such as ``x bytes 4 to 7``."""
+    """Return the name of bytes of a variable for a message, such as ``x bytes 4 to 7``."""
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 

@@ -97,7 +97,7 @@ def _source(machine: Machine, lanes: Lanes, addresses: Any, size: int, keep: Any
     addresses, keep = np.broadcast_to(addresses, shape), np.broadcast_to(keep, shape)
     if (keep > size).any():
         position, copy = np.argwhere(keep > size)[0]
-        machine.hazard("bounds", f"the source size must be at most {size}, got {int(keep[position, copy])}", lanes, int(position),
+        machine.hazard("bounds", f"the source size must be at most {size} bytes, got {int(keep[position, copy])}", lanes, int(position),
                        copy=int(copy))  # fmt: skip
     raw_parts = []
     for count in np.unique(keep[keep > 0]).tolist():
@@ -292,7 +292,7 @@ def issue_copy(
             what = "the destination of a bulk copy must be another CTA of the cluster, got the CTA itself"
             machine.hazard("window", what, one)
         if barrier // shared.size != cta:
-            machine.hazard("window", "the mbarrier of a bulk copy must be in the CTA of its destination", one)
+            machine.hazard("window", "the mbarrier of a bulk copy must be in the CTA of the destination", one)
         writes = check_received(machine, one, received, size, reduces=compute is not None)
         data["place_to"] = received + steps
         ctas.append(cta)
@@ -327,7 +327,7 @@ class Piece:
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
-        """Return the pieces as the reads of an operation."""
+        """Return a record of the pieces as bytes that an operation in flight reads."""
         offsets = np.zeros(self.chosen.shape, np.int64)
         offsets[self.chosen] = self.offsets
         return Reads(machine.in_flight, offsets, self.size, self.chosen)
@@ -554,7 +554,7 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             place, where = places[position : position + 1], int(barriers[position])
             machine.mbarriers.use(lanes, np.array([position]), where)
             if where // shared.size != int(place[0]) // shared.size:
-                machine.hazard("window", f"the mbarrier of {kind} must be in the CTA of its destination", one)
+                machine.hazard("window", f"the mbarrier of {kind} must be in the CTA of the destination", one)
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
                 machine.hazard("window", "the destination of red.async must be another CTA, got the CTA itself", one)
             cells, _ = shared.cells_from(place, size)

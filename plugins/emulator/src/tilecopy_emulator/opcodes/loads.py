@@ -70,7 +70,7 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that makes a handler of a function. The function gets machine, lanes, opcode, and a reader or writer per operand.
+    """Return a decorator that turns a function into a handler. The function gets machine, lanes, opcode, and a reader or writer per operand.
 
     A role is a PTX type (after ``=`` for a writer), or ``[shared]`` for an address in shared memory.
     """
@@ -313,7 +313,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
     """Compile ``st.bulk``, which writes zeros to shared memory as an ordinary store."""
     demand_count(instruction, 3)
     if immediate(instruction.operands[2], instruction, "the value") != 0:
-        raise refuse(instruction, "the value must be 0")
+        raise refuse(instruction, f"the value must be 0, got {instruction.operands[2]}")
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
     size = reader(instruction.operands[1], "b64", instruction, program)

@@ -165,7 +165,7 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.uniform(read(machine, lanes), lanes)
-        say = lambda at: f"the index must be below {len(places)}, the number of targets, got {int(chosen[at])}"  # noqa: E731
+        say = lambda at: f"the index must be below the number of targets ({len(places)}), got {int(chosen[at])}"  # noqa: E731
         machine.hazard_where(chosen >= len(places), "bounds", say, lanes)
         index = machine.index(lanes)
         for number in np.unique(chosen).tolist():

@@ -44,7 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Return the core's rules for an instruction, after a check of the program's target and version."""
+    """Check that the program's target and version have an instruction. Return the core's rules for the instruction."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -92,7 +92,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
 
 
 def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:  # noqa: C901, PLR0912 (one kind of operand after another)
-    """Return a reader of a source operand as bits of a type.
+    """Return a function that reads a source operand as bits of a PTX type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
     type of the instruction; ``instruction``: for messages; ``program``: declares the registers and variables;
@@ -178,7 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """Return a writer of results of a type to a register. A wider register gets the extended result (``cvt``, ``ld``)."""
+    """Return a function that writes results of a PTX type to a register. A wider register gets the extended result (``cvt``, ``ld``)."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

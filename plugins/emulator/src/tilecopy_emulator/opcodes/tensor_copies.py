@@ -118,7 +118,7 @@ class _Box:
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
-        """Return the bytes inside the tensor as pieces. All units of a piece have the same number of bytes inside."""
+        """Return the in-bounds bytes as pieces. All units of a piece have the same number of in-bounds bytes."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
         kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()
@@ -201,7 +201,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 places = _places(machine, one, tensor_map, box, to, remote=remote)
                 home, cta = barrier // machine.shared.size, int(places[0]) // machine.shared.size
                 if home != cta and not (paired and home // 2 == cta // 2):
-                    machine.hazard("window", "the mbarrier of a tensor copy must be in the CTA of its destination", one)
+                    machine.hazard("window", "the mbarrier of a tensor copy must be in the CTA of the destination", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
                     "fill": tensor_map.fill_bytes(UNIT), "compute": None,

@@ -599,7 +599,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
             row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
             if row not in ((32 * slab, 32 * slab + 16) if half else (32 * slab,)):
                 machine.hazard(
-                    "window", f"warp {slab} must access its 32 lanes from lane {32 * slab}, got lane {row}", lanes,
+                    "window", f"warp {slab} must access the 32 lanes from lane {32 * slab} on, got lane {row}", lanes,
                     int(members[0]),
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]

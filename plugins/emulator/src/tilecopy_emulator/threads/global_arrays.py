@@ -82,7 +82,7 @@ class GlobalArray:
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
-        """Return a text for bytes of the array, such as ``x bytes 4 to 7``."""
+        """Return the name of bytes of the array for a message, such as ``x bytes 4 to 7``."""
         return bytes_of(self.name, first, size)
 
 

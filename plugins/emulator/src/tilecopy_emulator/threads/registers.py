@@ -63,7 +63,7 @@ class Registers(Threads):
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return the entries of a hazard's report for an operation in flight: its instruction, and a wait that does not cover it."""
+        """Return the entries of a hazard's report for an operation in flight: the instruction, and a wait that does not cover the operation."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]
@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise HazardError for a read of undefined bits. ``origins``: where each lane's bits come from, encoded as at ``REGISTER``."""
+        """Raise HazardError for a read of undefined bits. ``origins``: where each lane's bits come from, in the encoding of ``REGISTER``."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Return the stacked values of registers that the running group has cached, or None if one is not cached."""
+        """Return the values of registers, stacked, if the running group has cached all of them, else None."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)
