@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +71,13 @@ def test_the_first_plan_imports_no_partitions_of_variants_that_another_copy_woul
     plugins = {point.module for point in entry_points(group="tilecopy.variants.v1")}
     assert plugins <= modules
     assert {name for name in modules if name.startswith(others)} <= plugins
+
+
+def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:
+    code = """
+        import sys, tilecopy
+        tilecopy.KernelBuilder, tilecopy.Registry
+        bad = [m for m in sys.modules if m.startswith(("tilecopy_gmem", "tilecopy_reg", "tilecopy_emulator", "cuda", "click", "rich"))]
+        assert not bad, bad
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, cwd=Path("/"))

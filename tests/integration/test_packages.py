@@ -13,12 +13,19 @@ from pathlib import Path
 
 import pytest
 import release
+import tilecopy as tc
 from tilecopy.catalog import KNOWN_EXECUTORS
 from tilecopy.executor_registry import EXECUTORS_GROUP
 from tilecopy_test_helpers.mentions import mentions
 
+from tilecopy_core.description.request import Option
 from tilecopy_core.description.target import FEATURES
-from tilecopy_core.registry import VARIANTS_GROUP, default_registry, known_variants
+from tilecopy_core.registry import (
+    VARIANTS_GROUP,
+    PluginWarning,
+    default_registry,
+    known_variants,
+)
 from tilecopy_partitions.catalog import KNOWN_VARIANTS, install_line
 
 ROOT = Path(__file__).parents[2]
@@ -384,3 +391,50 @@ def test_entry_point_groups_are_those_of_the_contract() -> None:
     }
     groups = {group for project in SOURCES.values() for group in project.get("entry-points", {})}
     assert groups == contract | {"pyinstaller40"}
+
+
+def test_what_authors_and_users_of_plugins_name_is_public() -> None:
+    assert tc.Option is Option and tc.PluginWarning is PluginWarning
+    assert {"Option", "PluginWarning"} <= set(tc.__all__)
+
+
+def test_the_first_party_variants_declare_what_completes_them() -> None:
+    records = {p.name: p.variant for p in tc.default_registry().plugins() if p.variant is not None}
+    assert {name: record.completion for name, record in records.items()} == {
+        "gmem_smem": "barrier",
+        "reg": "barrier",
+        "ldmatrix": "barrier",
+        "stmatrix": "barrier",
+        "regperm": "barrier",
+        "regperm_shfl": "barrier",
+        "ldgsts": "cp_async_group",
+        "ragged": "barrier",
+        "ragged_async": "cp_async_group",
+        "bulk": "mbarrier",
+        "bulk_store": "bulk_group",
+        "tma": "mbarrier",
+        "tma_store": "bulk_group",
+        "dsmem": "mbarrier",
+        "tcgen05_cp": "tcgen05_commit",
+        "tcgen05_ld": "barrier",
+        "tcgen05_st": "barrier",
+    }
+    assert {name: record.threads for name, record in records.items() if record.threads != "all"} == {
+        "bulk": "one",
+        "bulk_store": "one",
+        "tma": "one",
+        "tma_store": "one",
+        "dsmem": "one",
+        "tcgen05_cp": "one",
+    }
+    assert {name: [option.name for option in record.options] for name, record in records.items() if record.options} == {
+        "bulk": ["mbar", "prefetch"],
+        "dsmem": ["mbar", "remote_cta_id"],
+        "gmem_smem": ["relaxed"],
+        "ragged": ["relaxed"],
+        "reg": ["relaxed"],
+        "tcgen05_cp": ["cta_group"],
+        "tcgen05_ld": ["wait"],
+        "tcgen05_st": ["wait"],
+        "tma": ["mbar", "multicast"],
+    }

@@ -1,10 +1,16 @@
-"""What work of real sizes costs: a process with many variants before its first plan, and a large array on the emulator."""
+"""What work of real sizes costs: a process with many variants before its first plan, a large array on the emulator,
+and the calls that build one copy."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
+import tilecopy as tc
+from tilecopy import S, TileLayout
+from tilecopy.kernel.statements import CopyStatement
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.many_variants import READY, calls_of, install_many
 from tilecopy_test_helpers.programs import round_trip
@@ -27,3 +33,38 @@ def test_a_full_4096_x_4096_float32_round_trip_on_the_emulator() -> None:
     b = np.zeros_like(a)
     kernel(a, b, executor="emulator")
     assert byte_arrays.same_bytes(a, b)
+
+
+def test_one_copy_turns_to_other_files_at_most_600_times() -> None:
+    """From its regions to the end of its text, once everything is loaded: whoever follows a copy turns as often."""
+    assert turns_of_a_copy() and turns_of_a_copy() <= 600
+
+
+def turns_of_a_copy() -> int:
+    """Calls of a function in another file (that it has one: not what attrs generates), while the README's first copy is built."""
+    k = tc.KernelBuilder("roundtrip", threads=128)
+    a = k.param("A", (24 * 128, 64), "float16")
+    swizzled = tc.SwizzledLayout(tc.swizzle("128B", "float16"), TileLayout(S[128, 64]))
+    tile, row = k.shared((128, 64), "float16", layout=swizzled, name="tile"), k.block_id("x") * 128
+    turns, counted = 0, True
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal turns, counted
+        if event not in ("call", "return"):
+            return
+        if frame.f_code is CopyStatement.lower.__code__:
+            counted = event == "call"
+        caller, file = frame.f_back, frame.f_code.co_filename
+        while caller is not None and caller.f_code.co_filename.startswith("<"):
+            caller = caller.f_back
+        if event == "call" and counted and not file.startswith("<") and caller is not None:
+            turns += file != caller.f_code.co_filename
+
+    sys.setprofile(profile)
+    try:
+        k.cta.copy(tile[:, :], a[row : row + 128, :])
+        counted = False
+        k.build(target="sm_90a", grid=(24,))
+    finally:
+        sys.setprofile(None)
+    return turns

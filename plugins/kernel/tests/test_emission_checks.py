@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy.emission_checks import why_malformed
@@ -75,3 +77,57 @@ def test_an_instruction_may_not_end_the_kernel_either(opcode: str) -> None:
     plan = tc.plan(tile[:], a[:], scope=tc.warp(), target="sm_80", registry=registry)
     with pytest.raises(tc.PluginError, match=mentions("kernel")):
         tc.ptx_text(plan, registry=registry)
+
+
+def _emitting(write: Any) -> tc.Registry:
+    """A registry of one variant that takes everything and emits by ``write``."""
+
+    class Writes:
+        variant = tc.Variant("writes", "copy", 99, "whatever it is told", (("global", "shared"),))
+
+        @tc.hookimpl
+        def tilecopy_predicate(self, request: tc.CopyRequest) -> tc.Verdict:
+            return tc.Accept()
+
+        @tc.hookimpl
+        def tilecopy_partition(self, request: tc.CopyRequest) -> str:
+            return "all"
+
+        @tc.hookimpl
+        def tilecopy_emit(self, request: tc.CopyRequest, partition: str, ptx: Any) -> None:
+            write(ptx)
+
+    registry = tc.Registry([], environ={})
+    registry.register(Writes(), name="writes")
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda ptx: None, ()),
+        (lambda ptx: ptx.comment("nothing"), ()),
+        (lambda ptx: ptx.raw("// nothing"), ()),
+        (lambda ptx: ptx.if_(ptx.reg("pred")).__enter__(), ()),
+        (lambda ptx: ptx.raw("bra nowhere;"), ("nowhere",)),
+        (lambda ptx: ptx.raw("ret;"), ("ret",)),
+        (lambda ptx: ptx.raw("}"), ("}",)),
+        (lambda ptx: ptx.raw("{ bar.sync 0;"), ("{",)),
+        (lambda ptx: ptx.instr("mov.u32", "%r77", 1), ("%r77",)),
+    ],
+)
+def test_text_that_cannot_stand_in_a_kernel_is_the_variants_fault(write: Any, message: tuple[object, ...]) -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32,), "float32"), k.shared((32,), "float32")
+    k.cta.copy(s[:], a[:])
+    with pytest.raises(tc.PluginError, match=mentions("writes", *message, "TILECOPY_DISABLE=writes")):
+        k.build(target="sm_80", registry=_emitting(write))
+
+
+def test_an_instruction_that_the_emulator_does_not_know_names_its_statement() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32,), "float32"), k.shared((32,), "float32")
+    k.cta.copy(s[:], a[:])
+    built = k.build(target="sm_80", grid=1, registry=_emitting(lambda ptx: ptx.instr("bogus.u32", ptx.reg("b32"), 1)))
+    with pytest.raises(tc.TilecopyError, match=mentions("bogus.u32", "smem0", "test_emission_checks")):
+        built(np.zeros(32, np.float32), executor="emulator")

@@ -6,9 +6,11 @@ Packages are folders as installers leave them; most cases are faults that users 
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -21,6 +23,7 @@ from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core import PluginError
 from tilecopy_core.registry import Installed, PluginWarning, distributions, installed_sources, load_unique
+from tilecopy_core.registry.entry_points import core_excluded
 
 GROUP = "acme.plugins.v1"
 
@@ -303,3 +306,169 @@ def test_the_name_of_a_first_party_executor_belongs_to_its_package(package: Call
     before = executors()
     package("site", "acme_fast", "1.0", "emulator = acme\nfast = acme", group="tilecopy.executors.v1")
     assert executors() == {**before, "fast": "acme-fast 1.0"}
+
+
+def install(
+    folder: Path, name: str, text: str, *, package: str = "", requires: str = "", group: str = "variants.v1"
+) -> None:
+    """A package as an installer leaves it: a module and its metadata."""
+    package = package or f"acme-{name}"
+    (folder / f"plug_{name}.py").write_text(textwrap.dedent(text))
+    info = folder / f"{package.replace('-', '_')}-2.5.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.5\n"
+        + (f"Requires-Dist: {requires}\n" if requires else "")
+        + "\n"
+    )
+    (info / "entry_points.txt").write_text(f"[tilecopy.{group}]\n{name} = plug_{name}\n")
+
+
+GOOD = """
+    from tilecopy import Accept, Variant, hookimpl
+    variant = Variant({name!r}, "copy", 99, "a test", (("global", "shared"),))
+    @hookimpl
+    def tilecopy_predicate(request):
+        return Accept()
+    @hookimpl
+    def tilecopy_partition(request):
+        return 1
+    @hookimpl
+    def tilecopy_emit(request, partition, ptx):
+        ptx.instr("bar.warp.sync", 0xFFFFFFFF)
+"""
+
+
+PLAN = """
+    import tilecopy as tc
+    a = tc.Buffer((32, 32), "float32", space="global", name="A")
+    s = tc.Buffer((32, 32), "float32", space="shared", name="s")
+    found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90")
+    print(found.variant, *(f"{name}: {reason}" for name, reason in found.declined.items()), sep="\\n")
+"""
+
+
+def python(folder: Path, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])} | environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
+    install(tmp_path, "exits", "import sys; sys.exit(3)")
+    install(tmp_path, "broken", "import acme_runtime_that_is_not_there")
+    install(tmp_path, "syntax", "def (:")
+    install(tmp_path, "high", GOOD.format(name="high").replace("99", "'high'"))
+    install(tmp_path, "gmem_smem", "raise AssertionError('imported')", package="acme-impostor")
+    install(tmp_path, "newer", GOOD.format(name="newer"), requires="tilecopy-core (>=99,<100)")
+    install(tmp_path, "old", GOOD.format(name="old"), group="variants.v0")
+    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks").replace("99", "-5")))
+    done = python(tmp_path, PLAN)
+    chosen, *declined = done.stdout.splitlines()
+    assert (done.returncode, chosen) == (0, "gmem_smem"), done.stderr
+    reasons = dict(line.split(": ", 1) for line in declined)
+    assert mentions("acme-exits", "2.5", "SystemExit", 3).search(reasons["exits"])
+    assert mentions("acme-broken", "2.5", "ModuleNotFoundError").search(reasons["broken"])
+    assert mentions("SyntaxError").search(reasons["syntax"])
+    assert mentions("priority", "high").search(reasons["high"])
+    assert mentions("acme-impostor", "2.5").search(reasons["gmem_smem (acme-impostor 2.5)"])
+    assert mentions("tilecopy-core", ">=99,<100").search(reasons["newer"])
+    assert mentions("variants.v0").search(reasons["old"])
+    assert mentions("priority", -5).search(reasons["talks"]) and "hello" in done.stderr
+    for name in ("exits", "broken", "syntax", "high", "newer"):
+        assert done.stderr.count(f"TILECOPY_DISABLE={name}") == 1
+        assert f"TILECOPY_DISABLE={name}" in reasons[name] and f"pip uninstall acme-{name}" in reasons[name]
+    quiet = python(tmp_path, PLAN, TILECOPY_ONLY="gmem_smem")
+    assert quiet.stdout.splitlines()[0] == "gmem_smem"
+    assert quiet.stderr.count(PluginWarning.__name__) == 1, "the impostor of a name that is wanted, and nobody else"
+
+
+def test_what_a_plugin_prints_at_import_is_no_json(tmp_path: Path) -> None:
+    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks")))
+    done = python(tmp_path, 'from tilecopy_cli.builtin_commands import tilecopy; tilecopy(["variants", "--json"])')
+    assert '"talks"' in done.stdout and "hello" not in done.stdout and "hello" in done.stderr
+
+
+def test_damaged_metadata_is_passed_over(tmp_path: Path) -> None:
+    install(tmp_path, "torn", GOOD.format(name="torn"))
+    (tmp_path / "acme_torn-2.5.dist-info" / "entry_points.txt").write_text("[tilecopy.variants.v1]\ntorn\n")
+    install(tmp_path, "binary", GOOD.format(name="binary"))
+    (tmp_path / "acme_binary-2.5.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[tilecopy]")
+    install(tmp_path, "nameless", GOOD.format(name="nameless"))
+    (tmp_path / "acme_nameless-2.5.dist-info" / "METADATA").unlink()
+    done = python(tmp_path, PLAN)
+    assert done.stdout.splitlines()[0] == "nameless", done.stderr
+    assert mentions("acme-torn", "2.5").search(done.stderr)
+
+
+def test_an_executor_that_fails_to_load_is_named(tmp_path: Path) -> None:
+    install(tmp_path, "dud", "import sys; sys.exit(1)", group="executors.v1")
+    install(tmp_path, "empty", "plug = 1", group="executors.v1")
+    install(tmp_path, "cuda", "raise AssertionError('imported')", group="executors.v1", package="acme-impostor")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-one")
+    install(tmp_path, "twin", "", group="executors.v1", package="acme-two")
+    done = python(
+        tmp_path,
+        """
+        import tilecopy as tc
+        from types import FrameType, SimpleNamespace
+        from tilecopy.executors import choose_executor, get_executor, executors
+        print(list(executors()))
+        print(choose_executor(None, SimpleNamespace(name="k")).name)
+        for name in ("dud", "empty", "twin", "cudda", 5):
+            try:
+                get_executor(name)
+            except tc.TilecopyError as error:
+                print(type(error).__name__, error)
+        """,
+        CUDA_VISIBLE_DEVICES="",
+    )
+    assert done.returncode == 0, done.stderr
+    listed, chosen, *lines = done.stdout.splitlines()
+    assert listed == "['cuda', 'dud', 'empty', 'emulator', 'twin']"
+    assert chosen == "emulator", "what fails to load is passed over"
+    assert lines[0].startswith(
+        "PluginError executor dud: acme-dud 2.5 failed to load: SystemExit: 1; pip install --upgrade"
+    )
+    assert lines[1].startswith("PluginError executor empty: acme-empty 2.5 failed to load: TypeError")
+    assert "registered by acme-one 2.5 and by acme-two 2.5" in lines[2]
+    assert "did you mean cuda" in lines[3] and "got 5" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "core", "excluded"),
+    [
+        ("tilecopy-core>=0.2", "0.1.0", True),
+        ("tilecopy_core (>=0.2,<1)", "0.1.9", True),
+        ("tilecopy-core[cli]~=1.0", "0.9", True),
+        ("tilecopy-core>0.1", "0.1.0", True),
+        ("Tilecopy.Core==0.3.*", "0.2", True),
+        ("tilecopy-core>=0.1,<0.2", "0.1.0", False),
+        ("tilecopy-core<0.1", "0.5", True),
+        ("tilecopy-core>=0.1,<0.2", "0.2.0", True),
+        ("tilecopy-core>=0.1,<=0.2", "0.2.0", False),
+        ("tilecopy-core~=0.1", "0.2.0", False),
+        ("tilecopy-core~=0.1.3", "0.2.0", True),
+        ("tilecopy-core~=0.2.0", "0.2.4", False),
+        ("tilecopy-core==0.2.*", "0.2.4", False),
+        ("tilecopy-core==1.0.*", "1.0.0", False),
+        ("tilecopy-core!=0.2.0", "0.2", True),
+        ("tilecopy-core!=0.1.*", "0.2", False),
+        ("tilecopy-core==0.1.0", "0.2", True),
+        ("tilecopy-core>=0.1.0.0", "0.1", False),
+        ("tilecopy-core", "0.1", False),
+        ("tilecopy-core>=9; extra == 'new'", "0.1", False),
+        ("tilecopy-core-tools>=9", "0.1", False),
+        ("tilecopy-core @ file:///tmp/x", "0.1", False),
+        ("", "0.1", False),
+    ],
+)
+def test_which_requirements_exclude_the_core(requirement: str, core: str, excluded: bool) -> None:
+    """As packaging has it, for what is no pre-release and has no marker."""
+    assert bool(core_excluded((requirement,), core)) == excluded

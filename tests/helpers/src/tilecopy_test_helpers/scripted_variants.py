@@ -1,4 +1,4 @@
-"""Variants that answer as a test says and remember their calls, and registries and plans of them."""
+"""Variants that answer as a test says and remember their calls, and registries, plans and kernels of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import tilecopy as tc
 
+from tilecopy_core.description.request import Option
 from tilecopy_core.registry import Source
 
 
@@ -70,8 +71,22 @@ def registry(*sources: Source, **environ: str) -> tc.Registry:
 
 A = tc.Buffer((32, 32), "float32", space="global", name="A")
 TILE = tc.Buffer((32, 32), "float32", space="shared", name="s")
+BAR = Option("bar", (int, tc.Expr), "the number of a barrier", required="in a kernel")
+ODD: tuple[Any, ...] = (None, 5, -1, 1.5, float("nan"), True, "", "x", b"x", [], {}, object, 2**70, len)
+"""Values of the wrong type, or out of range, for most arguments."""
 
 
 def plan(found: tc.Registry, **more: Any) -> tc.Plan:
     given = {"dst": TILE[:, :], "src": A[:, :], "scope": tc.warp(), "target": "sm_90a"} | more
     return tc.plan(given.pop("dst"), given.pop("src"), registry=found, **given)
+
+
+def build(found: tc.Registry) -> tc.BuiltKernel:
+    k = tc.KernelBuilder("k", threads=32)
+    a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
+    k.warp.copy(s[:, :], a[:, :])
+    return k.build(target="sm_90a", grid=1, registry=found)
+
+
+class Own(BaseException):
+    """What a library of a plugin's may raise."""
