@@ -27,3 +27,8 @@ def test_the_doctor_tells_of_everything_that_could_be_there() -> None:
         "variant ldgsts",
         "package tilecopy-relayout",
     } <= rows
+
+
+def test_the_command_line_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "tilecopy", "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "tilecopy" in done.stdout

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +15,7 @@ import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.scripted_variants import ODD, TILE, A, Own, plan, registry, source, variant
 
+from tilecopy_core import PluginError
 from tilecopy_core.registry import PluginWarning, Source
 
 
@@ -188,3 +193,60 @@ def test_a_registry_refuses_odd_values_in_words(value: Any) -> None:
     if not isinstance(value, str) or not value:
         with pytest.raises(tc.TilecopyError, match="name"):
             tc.Registry([]).register(variant("v"), name=value)
+
+
+LATE = """
+from tilecopy import Accept, Decline, Variant, hookimpl
+variant = Variant("late_copy", "copy", 99, "a test", (("global", "shared"),))
+@hookimpl
+def tilecopy_predicate(request): return Accept()
+@hookimpl
+def tilecopy_partition(request): return "everything"
+@hookimpl
+def tilecopy_emit(request, partition, ptx): pass
+"""
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_package_that_is_installed_while_the_process_runs_is_used_or_a_restart_is_asked_for(
+    present: bool, package: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: the error says what to install, and asking again after that works."""
+    monkeypatch.setattr("tilecopy_core.registry.registry._of_this_process", functools.cache(tc.Registry))
+    package("site", "acme_other", "1.0")
+    if present:
+        old = package("site", "acme_late", "1.0", "").with_name("acme_late-1.0.dist-info")
+        (old / "entry_points.txt").write_text(
+            "[tilecopy.variants.v1]\nlate_before = late_before_module\n", encoding="utf-8"
+        )
+        (tmp_path / "site" / "late_before_module.py").write_text(
+            LATE.replace("late_copy", "late_before"), encoding="utf-8"
+        )
+    k = tc.KernelBuilder("k", threads=32)
+    source, tile = k.param("A", (32, 8), "float32"), k.shared((32, 8), "float32")
+
+    def planned() -> str:
+        return tc.plan(tile[:, :], source[:, :], scope=tc.cta(32), target="sm_90", variant="late_copy").variant
+
+    with pytest.raises(tc.NoVariantError):
+        planned()
+    if present:
+        shutil.rmtree(old)
+    info = package("site", "acme_late", "2.0", "")
+    (info / "entry_points.txt").write_text("[tilecopy.variants.v1]\nlate_copy = late_copy_module\n", encoding="utf-8")
+    (tmp_path / "site" / "late_copy_module.py").write_text(LATE, encoding="utf-8")
+    if present:
+        with pytest.raises(PluginError):
+            planned()
+    else:
+        assert planned() == "late_copy"
+
+
+def test_where_warnings_are_errors_every_copy_that_is_affected_fails(package: Callable[..., Path]) -> None:
+    """numpy/numpy#24294: else one test of a run fails, whichever is the first."""
+    info = package("site", "acme_torn", "1.0", "")
+    (info / "entry_points.txt").write_text("[tilecopy.variants.v1]\ntorn = acme_gone\n", encoding="utf-8")
+    registry = tc.Registry()
+    for _ in range(3):
+        with pytest.raises(PluginWarning):  # the suite makes errors of warnings
+            registry.plugins()

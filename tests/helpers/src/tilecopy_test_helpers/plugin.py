@@ -16,6 +16,7 @@ from tilecopy.executors import get_executor, unavailable_reason
 
 from . import profiles  # noqa: F401
 from .emulated_texts import record
+from .metadata_folders import package  # noqa: F401
 from .nvidia import without_nvidia
 
 
