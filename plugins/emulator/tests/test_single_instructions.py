@@ -1,6 +1,6 @@
 """Whole kernels of one instruction through ``run_ptx``: registers, carries, predicates, atomics, lanes of a warp.
 
-The tables themselves are compared form by form in test_arithmetic_tables; here the first and the last spelling of each form
+The tables themselves are compared form by form in test_alu; here the first and the last spelling of each form
 run as programs.
 """
 

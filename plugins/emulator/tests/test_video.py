@@ -1,4 +1,4 @@
-"""Scalar video instructions with parts of registers, negated sources and merged results; the forms without are in test_arithmetic_tables."""
+"""Scalar video instructions with parts of registers, negated sources and merged results; the forms without are in test_alu."""
 
 from __future__ import annotations
 
