@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.scripted_variants import BAR, ODD, Own, build, plan, registry, source, variant
+from tilecopy_test_helpers.scripted_variants import BAR, ODD, LibraryError, build, plan, registry, source, variant
 
 from tilecopy_core.description.request import COMPLETIONS, Option
 from tilecopy_core.registry import PluginWarning
@@ -225,7 +225,7 @@ def test_a_tie_is_explained() -> None:
     )
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), Own("x")])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), LibraryError("x")])
 @pytest.mark.parametrize("hook", ["verdict", "partition", "emit"])
 def test_whatever_a_hook_raises_is_its_variants_fault(hook: str, error: BaseException) -> None:
     found = registry(source("bad", variant("bad", priority=20, **{hook: error})), source("good", variant("good")))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.scripted_variants import Own, build, plan, registry, source, variant
+from tilecopy_test_helpers.scripted_variants import LibraryError, build, plan, registry, source, variant
 
 from tilecopy_core.plugin import short_repr
 from tilecopy_core.registry import PluginWarning, SlowPluginWarning, Source
@@ -187,7 +187,7 @@ def test_a_wrapper_may_decline_and_the_reason_says_who() -> None:
         plan(registry(source("a", variant("a")), source("policy", no)))
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), Own("x")])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), LibraryError("x")])
 @pytest.mark.parametrize("late", [False, True])
 def test_whatever_a_wrapper_raises_is_its_own_fault(error: BaseException, *, late: bool) -> None:
     @tc.hookimpl(wrapper=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
-from tilecopy_test_helpers.scripted_variants import ODD, TILE, A, Own, plan, registry, source, variant
+from tilecopy_test_helpers.scripted_variants import ODD, TILE, A, LibraryError, plan, registry, source, variant
 
 from tilecopy_core import PluginError
 from tilecopy_core.registry import PluginWarning, Source
@@ -108,7 +108,7 @@ def test_equal_plugin_objects_are_told_apart() -> None:
         ValueError("two\nlines"),
         asyncio.CancelledError(),
         GeneratorExit(),
-        Own("x"),
+        LibraryError("x"),
     ],
 )
 def test_whatever_an_import_raises_the_rest_goes_on(error: BaseException) -> None:

@@ -82,11 +82,12 @@ def plan(found: tc.Registry, **more: Any) -> tc.Plan:
 
 
 def build(found: tc.Registry) -> tc.BuiltKernel:
+    """Return a kernel with one copy of the tile, lowered by the variants of a registry."""
     k = tc.KernelBuilder("k", threads=32)
     a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
     k.warp.copy(s[:, :], a[:, :])
     return k.build(target="sm_90a", grid=1, registry=found)
 
 
-class Own(BaseException):
-    """What a library of a plugin's may raise."""
+class LibraryError(BaseException):
+    """An error of a library that a plugin uses, derived from BaseException alone."""
