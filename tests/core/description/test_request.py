@@ -157,7 +157,7 @@ def test_a_decline_says_why_in_words(reason: Any) -> None:
     ],
 )
 def test_a_malformed_option_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(tc.PluginError, match=f"{next(iter(fields))} "):
+    with pytest.raises(tc.PluginError, match=mentions(next(iter(fields)))):
         Option(**({"name": "o", "types": int, "meaning": "a number"} | fields))
     with pytest.raises(tc.PluginError, match=mentions("o")):
         variant("v", options=(Option("o", int, "a number"), Option("o", int, "a number")))
