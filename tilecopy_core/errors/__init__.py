@@ -224,7 +224,7 @@ def checked(
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        where, code = function.__qualname__, function.__code__
+        where, code = function.__qualname__.removesuffix(".__init__"), function.__code__
         names = code.co_varnames[: code.co_argcount]
         variadic = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & CO_VARARGS else ""
 

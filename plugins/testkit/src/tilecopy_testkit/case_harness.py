@@ -13,19 +13,33 @@ import numpy as np
 import tilecopy as tc
 from tilecopy.harness import Harness, HarnessCopy, HarnessMemory, element_storage
 
-from tilecopy_core.errors import TEXT, checked, instance_of, integer_in, one_of, optional, short_repr
+from tilecopy_core.errors import TEXT, checked, integer_in, one_of, optional, short_repr
 
 from .copy_case import CASE, CopyCase, Operand
 from .oracle import check_memory, consistent, low_halves, memory_shape, read_places
 from .validators import NAMES, NATURAL
-from .variant_under_test import VariantUnderTest
+from .variant_under_test import SUBJECT, VariantUnderTest
 
 
-def _argument(name: str, value: Any) -> Any:
-    """Return an argument that an author's function returned, if a launch can take it."""
-    if not isinstance(value, (np.ndarray, int)):
-        raise tc.PluginError(f"argument {name} must be a NumPy array or an integer, got {short_repr(value)}")
-    return value
+def _own_arguments(subject: VariantUnderTest, case: CopyCase) -> dict[str, Any]:
+    """Return the additional arguments of a launch that the variant's author defines, by parameter."""
+    arguments = {name: make(case) for name, make in subject.arguments.items()}
+    for name, value in arguments.items():
+        if not isinstance(value, (np.ndarray, int)):
+            raise tc.PluginError(f"argument {name} must be a NumPy array or an integer, got {short_repr(value)}")
+    return arguments
+
+
+def _words_of(case: CopyCase, side: str) -> tuple[tuple[int, ...], str]:
+    """Return the shape and the dtype of the array of words that is the kernel's argument for the memory of a side."""
+    operand = getattr(case, side)
+    *shape, elems, size = memory_shape(case, operand)
+    word, _ = element_storage(tc.dtype_of(case.dtype).bits)
+    if operand.space == "tmem":
+        word = "uint32"
+    elif operand.space == "shared" and side == "dst":
+        word = "uint64"
+    return (*shape, elems * size // np.dtype(word).itemsize), word
 
 
 def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
@@ -54,6 +68,7 @@ class CaseHarness(Harness):
         arguments: the variant's own parameters by name: a buffer in global memory, or a symbolic integer.
     """
 
+    @checked(case=CASE, subject=SUBJECT, skip=optional(TEXT), left_out=NAMES, unread=integer_in(0, 2**31))
     def __init__(
         self,
         case: CopyCase,
@@ -63,56 +78,49 @@ class CaseHarness(Harness):
         *,
         unread: int = 0,
     ) -> None:
-        for name, value, kind in (
-            ("case", case, CASE),
-            ("subject", subject, instance_of("a VariantUnderTest", VariantUnderTest)),
-            ("skip", skip, optional(TEXT)),
-            ("left_out", left_out, NAMES),
-            ("unread", unread, integer_in(0, 2**31)),
-        ):
-            kind.check(value, "CaseHarness", name)
         self.case, self._subject, self._left_out = case, subject, left_out
-        d, word = case, element_storage(tc.dtype_of(case.dtype).bits)
         copy = HarnessCopy(
             variant=subject.record,
-            op=d.op,
-            scope=d.scope,
-            options=dict(d.options),
-            target=d.target,
-            outside=d.outside,
-            issued_by_one=d.issued_by == "one",
-            nbytes=d.count * d.elem_bytes,
-            iterations=d.iterations,
-            cluster=d.cluster,
-            cta_group=d.cta_group,
-            receivers=d.receivers,
+            op=case.op,
+            scope=case.scope,
+            options=dict(case.options),
+            target=case.target,
+            outside=case.outside,
+            issued_by_one=case.issued_by == "one",
+            nbytes=case.count * case.elem_bytes,
+            iterations=case.iterations,
+            cluster=case.cluster,
+            cta_group=case.cta_group,
+            receivers=case.receivers,
         )
         steps = [step for step in subject.steps if step.name != skip]
-        super().__init__(tc.KernelBuilder("around", threads=d.threads), copy, steps, subject.options)
-        k = self.kernel
-        self._word, self._words = word
-        self.decoy = k.param("decoy", (16,), "uint32")
-        arrays = {name: self._param(name, op) for name, op in (("src", d.src), ("dst", d.dst))}
+        super().__init__(tc.KernelBuilder("around", threads=case.threads), copy, steps, subject.options)
+        k, operands = self.kernel, {"src": case.src, "dst": case.dst}
+        k.param("decoy", (16,), "uint32")
+        arrays = {}
+        for name, operand in operands.items():
+            align = max(case.elem_bytes, operand.align_bytes) if operand.space == "global" else 16
+            arrays[name] = k.param(name, *_words_of(case, name), align_bytes=min(16, align))
         self._mask = None
-        if d.src.space == "shared":
-            self._mask = k.param("mask", memory_shape(d, d.src)[:2], "uint8")
+        if case.src.space == "shared":
+            self._mask = k.param("mask", memory_shape(case, case.src)[:2], "uint8")
         self._unread = k.param("unread", (unread,), "int32") if unread else None
         self.scalar: Any = 0
-        if "n" in d.variables:
-            self.scalar = k.scalar("n", multiple_of=d.multiple_of, upper=max(d.n, d.multiple_of))
-        self.cta = k.block_id() if d.blocks > 1 else 0
+        if "n" in case.variables:
+            self.scalar = k.scalar("n", multiple_of=case.multiple_of, upper=max(case.n, case.multiple_of))
+        self.cta = k.block_id() if case.blocks > 1 else 0
         self.sizes: dict[str, tuple[Any, ...]] = {}
-        for name, op in (("src", d.src), ("dst", d.dst)):
-            sizes = enumerate(sizes_at_launch(d, op))
+        for name, operand in operands.items():
+            sizes = enumerate(sizes_at_launch(case, operand))
             self.sizes[name] = tuple(k.scalar(f"{name}{dim}", lower=1, upper=2 * size) for dim, size in sizes)
-        self.arguments = {name: self._own(name, make(d)) for name, make in subject.arguments.items()}
-        self.decoy_tile = k.shared(16, "uint32", name="decoy_tile")
-        pools = {name: self._pool(name, op, arrays[name]) for name, op in (("src", d.src), ("dst", d.dst))}
-        for name, op in (("src", d.src), ("dst", d.dst)):
-            buffer = self._buffer(name, op, pools[name])
-            columns = op.space == "tmem" and memory_shape(d, op)[2] * d.elem_bytes // 4
-            halves = low_halves(d, op)
-            self.memories[name] = HarnessMemory(arrays[name], pools[name], buffer, int(columns), halves)
+        self.arguments = {name: self._own(name, value) for name, value in _own_arguments(subject, case).items()}
+        k.shared(16, "uint32", name="decoy_tile")
+        for name, operand in operands.items():
+            array = arrays[name]
+            pool = self._pool(name, operand, array)
+            columns = array.shape[-1] if operand.space == "tmem" else 0
+            buffer = self._buffer(name, operand, pool)
+            self.memories[name] = HarnessMemory(array, pool, buffer, columns, low_halves(case, operand))
         self.mbarrier = self._second_of_a_ring() if self.needs_mbarrier else None
 
     # ------------------------------------------------------------------------------------------- operands
@@ -162,33 +170,21 @@ class CaseHarness(Harness):
         )
         return tc.Mbarrier(self.kernel, second)
 
-    def _param(self, name: str, operand: Operand) -> tc.Buffer:
-        *shape, size = memory_shape(self.case, operand)
-        if operand.space == "tmem":
-            return self.kernel.param(name, (*shape[:2], shape[2] * size // 4), "uint32")
-        if operand.space == "shared" and name == "dst":
-            return self.kernel.param(name, (shape[0], shape[1] * size // 8), "uint64")
-        shape[-1] *= self._words
-        align = max(size, operand.align_bytes) if operand.space == "global" else 16
-        return self.kernel.param(name, shape, self._word, align_bytes=min(16, align))
-
     def _own(self, name: str, value: Any) -> Any:
         """Return the parameter for an argument of the variant."""
-        value = _argument(name, value)
         if isinstance(value, int):
             return self.kernel.scalar(name, lower=min(0, value), upper=max(0, value))
         return self.kernel.param(name, value.shape, value.dtype.name)
 
     def _pool(self, name: str, operand: Operand, array: tc.Buffer) -> tc.Buffer | None:
-        elems, k = operand.memory_elems * self._words, self.kernel
+        """Return the words of a memory; those of memory of an SM are a row of the caller's array."""
+        count, k = array.shape[-1], self.kernel
         if operand.space == "global":
             return array
         if operand.space == "shared":
-            _, elems, size = memory_shape(self.case, operand)
-            align = max(operand.align_bytes, size, 8 if name == "dst" else 1)
-            word, count = ("uint64", elems * size // 8) if name == "dst" else (self._word, elems * self._words)
-            return k.shared(count, word, name=f"{name}_tile", align_bytes=align)
-        return k.local(elems, self._word, name=f"{name}_fragment") if operand.space == "local" else None
+            align = max(operand.align_bytes, self.case.elem_bytes, 8 if name == "dst" else 1)
+            return k.shared(count, array.dtype, name=f"{name}_tile", align_bytes=align)
+        return k.local(count, array.dtype, name=f"{name}_fragment") if operand.space == "local" else None
 
     def _buffer(self, name: str, operand: Operand, pool: tc.Buffer | None) -> tc.Buffer:
         if pool is None:
@@ -242,7 +238,8 @@ class CaseHarness(Harness):
         """Return the block in which a word of shared memory is filled; words that are not read stay uninitialized."""
         if side == "dst" or self._mask is None:
             return nullcontext()
-        return self.kernel.if_(self.kernel.load(self._mask[self.cta, word // self._words]) != 0)
+        _, words = element_storage(tc.dtype_of(self.case.dtype).bits)
+        return self.kernel.if_(self.kernel.load(self._mask[self.cta, word // words]) != 0)
 
     def _columns_filled(self, side: str) -> Sequence[int]:
         """Return the first of each four columns of tensor memory to fill; of a source, only columns that are read."""
@@ -260,8 +257,7 @@ def launch_arguments(
     subject: VariantUnderTest, case: CopyCase, source: Any, target: Any, unread: Any = None
 ) -> list[Any]:
     """Return the arguments of a launch: those of :func:`arguments_of`, then those of the variant."""
-    own = [_argument(name, make(case)) for name, make in subject.arguments.items()]
-    return [*arguments_of(case, source, target, unread), *own]
+    return [*arguments_of(case, source, target, unread), *_own_arguments(subject, case).values()]
 
 
 @checked(case=CASE, seed=NATURAL)
@@ -288,22 +284,15 @@ def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -
         target: bytes of the destination's memory.
         unread: indices of the words that one more CTA writes.
     """
-    word, words = element_storage(tc.dtype_of(case.dtype).bits)
     check_memory("arguments_of", "source", source, memory_shape(case, case.src))
     check_memory("arguments_of", "target", target, memory_shape(case, case.dst))
     fits = unread is None or (isinstance(unread, np.ndarray) and unread.dtype == np.int32 and unread.ndim == 1)
     if not fits:
         raise tc.RequestError(f"arguments_of: unread must be a 1-D array of int32, or None, got {short_repr(unread)}")
-
-    def as_argument(memory: Any, operand: Operand) -> Any:
-        if operand.space == "tmem":
-            return memory.reshape(*memory.shape[:2], -1).view(np.uint32)
-        if operand.space == "shared" and operand is case.dst:
-            return memory.reshape(memory.shape[0], -1).view(np.uint64)
-        flat = memory.reshape(*memory.shape[:-2], -1).view(word)
-        return flat.reshape(*memory.shape[:-2], memory.shape[-2] * words)
-
-    arguments = [np.zeros(16, np.uint32), as_argument(source, case.src), as_argument(target, case.dst)]
+    arguments: list[Any] = [np.zeros(16, np.uint32)]
+    for side, memory in (("src", source), ("dst", target)):
+        shape, word = _words_of(case, side)
+        arguments.append(memory.reshape(-1).view(word).reshape(shape))
     if case.src.space == "shared":
         arguments.append(read_places(case).astype(np.uint8))
     if unread is not None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import tilecopy as tc
 
-from tilecopy_core.errors import TEXT, integer_in, optional
+from tilecopy_core.errors import TEXT, checked, integer_in, optional
 
 from .copy_case import CASE, CopyCase
 
@@ -26,15 +26,8 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usua
         text: the text of this line.
     """
 
+    @checked(rule=TEXT, found=TEXT, case=optional(CASE), line=integer_in(0, 2**31), text=TEXT)
     def __init__(self, rule: str, found: str, case: CopyCase | None = None, *, line: int = 0, text: str = "") -> None:
-        for name, value, kind in (
-            ("rule", rule, TEXT),
-            ("found", found, TEXT),
-            ("case", case, optional(CASE)),
-            ("line", line, integer_in(0, 2**31)),
-            ("text", text, TEXT),
-        ):
-            kind.check(value, "Counterexample", name)
         self.rule, self.found, self.case, self.line, self.text = rule, found, case, line, text.strip()
         parts = [f"rule: {rule}", f"found: {found}"]
         if line:

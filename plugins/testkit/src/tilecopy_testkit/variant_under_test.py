@@ -11,7 +11,7 @@ from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy.validators import FUNCTION, mapping_of
 
-from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
+from tilecopy_core.errors import attribute, checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
 from .case_space import CaseSpace, Draw
@@ -24,8 +24,6 @@ ArgumentMaker = Callable[[CopyCase], Any]
 Moves = Callable[[tc.CopyRequest, Any, Mapping[Any, int]], "Iterable[Move] | None"]
 OwnDraws = Callable[[Draw, CaseSpace], "CopyCase | None"]
 WIDTHS_BITS = (128, 64, 32, 16, 8)
-
-
 OPTIONS: dict[str, OptionMaker] = {
     **HARNESS_OPTIONS,
     "remote_cta_id": lambda harness: (harness.rank + harness.case.rank_offset) % harness.case.cluster,
@@ -48,10 +46,7 @@ def source_of(plugin: Any) -> Source:
                 f"plugin must name an installed variant, got {short_repr(plugin)}: install its package"
             )
         return sources[0]
-    try:
-        name = getattr(getattr(plugin, "variant", None), "name", None)
-    except Exception:  # an object's own
-        name = None
+    name = attribute(attribute(plugin, "variant"), "name")
     if not isinstance(name, str):
         raise tc.PluginError(
             f"plugin must have an attribute 'variant', a tilecopy_core.Variant with a name, got {short_repr(plugin)}"
@@ -70,12 +65,7 @@ class VariantUnderTest:
         case_space: the space of copies to draw.
         registry: a registry with only this variant.
         steps: the steps that complete a copy.
-        options: name -> a function that returns an option from the :class:`~.case_harness.CaseHarness`.
-        arguments: parameter -> a function that returns an additional argument of the launch, an array or an integer.
-        widths_bits: vector widths of its instructions, widest first; () to skip the comparison of widths.
-        expected_narrow: reason -> a predicate of the copies that may use narrower vectors than brute force finds.
-        moves: a function that returns the moves (:mod:`.element_moves`) of a request, its partition and the values of its
-            symbols. If None, the partition's method ``moves(request, values)`` is used, if it has one.
+        options, arguments, widths_bits, expected_narrow, moves: see :class:`.VariantSuite`.
     """
 
     plugin: Any
@@ -138,3 +128,11 @@ class VariantUnderTest:
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
         return attrs.evolve(self, registry=registry)
+
+
+SUBJECT = instance_of("a VariantUnderTest", VariantUnderTest)
+
+
+def restricted(subject: VariantUnderTest, **parts: Any) -> VariantUnderTest:
+    """Return a variant whose copies are drawn from only these ``spaces``, ``dtypes`` or ``targets``."""
+    return attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, **parts))
