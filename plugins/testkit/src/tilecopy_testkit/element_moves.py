@@ -26,12 +26,8 @@ Values: TypeAlias = Mapping[Any, int]
 def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Move] | None:
     """Return every move of a copy by one scope, such as one warp, or None if the partition does not define its moves.
 
-    This function lists the moves of a vector partition. Another partition needs a method ``moves(request, values)``.
-
-    Args:
-        request: the copy.
-        partition: the partition of the copy.
-        values: the value of every symbol of the request.
+    This function lists the moves of a vector partition, for a value of every symbol of the request. Another partition needs a
+    method ``moves(request, values)``.
     """
     partition = chosen(partition, values)
     list_moves = getattr(partition, "moves", None)
@@ -65,12 +61,8 @@ def _whole(guard: Guard, values: Values) -> bool:
 def _vectors(request: tc.CopyRequest, part: VectorPartition, values: Values) -> Iterator[Move]:
     """Yield the moves of all rounds and threads; each vector is contiguous from its swizzled place."""
     iterations, threads = np.divmod(np.arange(part.outer * part.threads), part.threads)
-    symbols = {tc.symbol("turn", upper=part.outer): iterations, tc.symbol("thread", upper=part.threads): threads}
-    at = {
-        **values,
-        **{part_symbol: places_along for symbol, places_along in symbols.items() for part_symbol in symbols_of(symbol)},
-    }
-    turn, thread = symbols
+    turn, thread = tc.symbol("turn", upper=part.outer), tc.symbol("thread", upper=part.threads)
+    at = {**values, **dict.fromkeys(symbols_of(turn), iterations), **dict.fromkeys(symbols_of(thread), threads)}
     flat = (turn * part.threads + thread) * part.vec
     moved, known = np.ones(len(iterations), bool), np.ones(len(iterations), bool)
     for guard in part.guards:
@@ -99,12 +91,8 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
     return first[:, None] + np.arange(vec)
 
 
-# ------------------------------------------------------------------------------------------------- what is wanted
-
-
-def expected_moves(case: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
+def expected_moves(d: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
     """Return, for each place of the destination that is written, the places of the source that hold its element."""
-    d = case
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)

@@ -35,13 +35,9 @@ def _primes(value: int) -> list[int]:
 
 
 def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]], repeats: int) -> dict[str, Any]:
-    """Return a layout of a shape with factors of 2 along thread axes and the rest in registers.
+    """Return a layout of a shape with factors of 2 along thread axes, ``(axis, factors)``, and the rest in registers.
 
-    Args:
-        draw: the source of random choices.
-        shape: extents.
-        axes: ``(axis, factors of 2)``.
-        repeats: how many of those factors repeat the elements, in one run along the finest axis.
+    ``repeats`` of these factors repeat the elements, in one run along the finest axis.
     """
     factors = [(dim, factor) for dim, extent in enumerate(shape) for factor in _primes(extent)]
     twos = [place for place, (_, factor) in enumerate(factors) if factor == 2]
@@ -138,18 +134,12 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """The parts of a random case that copies between fragments of mma.sync and rows or columns of 16 bytes in memory.
-
-    Attributes:
-        dtype: element type.
-        unit: elements of 16 bytes.
-        atom: rows and columns of one fragment of mma.sync.
-    """
+    """The parts of a random case that copies between fragments of mma.sync and rows or columns of 16 bytes in memory."""
 
     def __init__(self, draw: Draw, case_space: CaseSpace) -> None:
-        self.draw, self.case_space = draw, case_space
+        self.draw = draw
         self.dtype = draw.choose([d for d in case_space.dtypes if tc.dtype_of(d).bits in MATRICES] or ["float16"])
-        self.unit = max(1, 16 // tc.dtype_of(self.dtype).bytes)
+        self.unit = max(1, 16 // tc.dtype_of(self.dtype).bytes)  # elements of 16 bytes
         self.name, self.operand, self.of, self.atom = draw.choose(MATRICES[tc.dtype_of(self.dtype).bits])
         scopes = [("warp", 32), ("cta", 64), ("cta", 128), ("warpgroup", 128), ("warp", 64), ("warpgroup", 256)]
         drawn = scopes_of(case_space, ["warp", "cta", "warpgroup"])

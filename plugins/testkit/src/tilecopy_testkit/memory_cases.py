@@ -15,6 +15,8 @@ from .case_space import CaseSpace, Draw, finish, scopes_of, shuffle, swizzle_par
 from .copy_case import AffineStart, AffineTerm, CopyCase, Iters, Operand, units_of
 
 THREADS = {"cta": [32, 1, 2, 5, 24, 48, 64], "warp": [32, 64], "thread": [1, 2, 3], "warpgroup": [128, 128, 128, 256]}
+Dim = tuple[int, int, AffineStart]
+"""The extent of a buffer along a dimension, and the extent and start of a box in it."""
 SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 
 
@@ -31,10 +33,8 @@ def draw_variables(
     }
 
 
-def draw_start(
-    draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool
-) -> tuple[AffineStart, int]:
-    """Draw the start of a box along a dimension, and return it with the extent that the dimension needs."""
+def _draw_dim(draw: Draw, counts: dict[str, int], extent: int, grain: int, *, overhang: bool) -> Dim:
+    """Draw the start of a box along a dimension. The dimension is as long as the values of the variables need."""
     usable = [v for v in ("block", "turn", "unit") if counts[v] > 1] + (["n"] if counts["n"] else [])
     terms: tuple[AffineTerm, ...] = ()
     reach, falls = 0, False
@@ -54,7 +54,12 @@ def draw_start(
         cut = draw.choose([0, 0, 1, 3, extent])
         size = max(1, size - tail - cut)
         base -= draw.choose([0, 0, 1, 2])
-    return AffineStart(base, terms), size
+    return size, extent, AffineStart(base, terms)
+
+
+def _one_each(counts: dict[str, int], names: Sequence[str]) -> list[Dim]:
+    """Return dimensions along which each CTA, or each group of threads, has its own index; the last name comes first."""
+    return [(counts[name], 1, AffineStart(0, (AffineTerm(name, 1),))) for name in reversed(names) if counts[name] > 1]
 
 
 def along_m(extents: Sequence[int], strides: Sequence[int]) -> Iters:
@@ -103,29 +108,14 @@ def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
 
 
 def draw_memory(
-    draw: Draw,
-    space: str,
-    extents: Sequence[int],
-    counts: dict[str, int],
-    size: int,
-    *,
-    overhang: bool,
-    source: bool,
+    draw: Draw, space: str, extents: Sequence[int], counts: dict[str, int], size: int, *, overhang: bool, source: bool
 ) -> Operand:
     """Draw an operand in global or shared memory. CTAs and groups of threads share only global sources."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
-    starts, shape = [], []
-    for extent in extents:
-        start, needed = draw_start(draw, counts, extent, grain, overhang=overhang)
-        starts.append(start)
-        shape.append(needed)
-    box = list(extents)
+    dims = [_draw_dim(draw, counts, extent, grain, overhang=overhang) for extent in extents]
     if space == "shared" or not source:
-        for name in ("unit", "block") if space == "global" else ("unit",):
-            if counts[name] > 1:
-                starts.insert(0, AffineStart(0, (AffineTerm(name, 1),)))
-                shape.insert(0, counts[name])
-                box.insert(0, 1)
+        dims = _one_each(counts, ("unit", "block") if space == "global" else ("unit",)) + dims
+    shape, box, starts = zip(*dims, strict=True)
     if space == "global" and draw.choose([True, True, True, False]):
         layout = _strided_layout(draw, shape, broadcast=source)
     else:
@@ -134,9 +124,9 @@ def draw_memory(
     offset_elems = draw.choose([0, 0, 0, 0, 2, 4, 8])
     return Operand(
         space,
-        tuple(shape),
-        tuple(box),
-        tuple(starts),
+        shape,
+        box,
+        starts,
         align_bytes=max(align, min(16, size)),
         storage_offset=offset_elems,
         **layout,
@@ -192,26 +182,24 @@ def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyC
     swizzle = draw.choose([None, None, None, *(swizzle_parts(mode, dtype) for mode in ("32B", "64B", "128B"))])
     sides = []
     for source, space in ((True, pair[0]), (False, pair[1])):
-        starts, shape, box = [], [], [rows, columns]
+        dims = []
         for extent, grain in ((rows, 1), (columns, draw.choose([unit, unit, unit, unit, 1]))):
             varying = counts if draw.choose([True, False]) else counts | {"block": 1, "turn": 1, "n": 0}
             if remote and not source:  # the destination is the same for every CTA that sends
                 varying = varying | {"block": 1}
-            start, needed = draw_start(draw, varying, extent, grain, overhang=False)
-            starts.append(start)
-            shape.append(needed)
-        if space == "global" and not source and counts["block"] > 1:
-            starts.insert(0, AffineStart(0, (AffineTerm("block", 1),)))
-            shape.insert(0, counts["block"])
-            box.insert(0, 1)
-        shape[-1] = -(-shape[-1] // unit) * unit if draw.choose([True] * 7 + [False]) else shape[-1]
+            dims.append(_draw_dim(draw, varying, extent, grain, overhang=False))
+        if space == "global" and not source:
+            dims = _one_each(counts, ("block",)) + dims
+        shape, box, starts = zip(*dims, strict=True)
+        if draw.choose([True] * 7 + [False]):
+            shape = (*shape[:-1], -(-shape[-1] // unit) * unit)
         pad = draw.choose([0, 0, unit, 2 * unit, 1]) if draw.choose([True, True, False]) else 0
         sides.append(
             Operand(
                 space,
-                tuple(shape),
-                tuple(box),
-                tuple(starts),
+                shape,
+                box,
+                starts,
                 along_m(shape, row_major((*shape[:-1], shape[-1] + pad))),
                 swizzle=swizzle if space == "shared" and draw.choose([True, True, True, False]) else None,
                 storage_offset=draw.choose([0, 0, 0, unit, 2 * unit]),

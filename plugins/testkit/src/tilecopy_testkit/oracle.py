@@ -12,17 +12,17 @@ tmem       ``(CTAs, 128 lanes, elements, bytes)`` of all allocated columns
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tilecopy as tc
+from tilecopy.harness import TMEM_LANES
 
 from tilecopy_core.errors import Validator, checked, short_repr
 
 from .copy_case import CASE, CopyCase, Operand
 
-TMEM_LANES = 128
 LEAST_COLUMNS = 32
 """The 32-bit columns of the smallest allocation; all are powers of two (PTX ISA, tcgen05.alloc)."""
 
@@ -54,9 +54,7 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
     begin = [start.at(values) for start in operand.starts]
     at = coordinates(operand.extents) + np.array(begin, np.int64)
     inside = np.logical_and.reduce([(c >= 0) & (c < n) for c, n in zip(at.T, operand.shape, strict=True)])
-    flat = np.zeros(len(at), np.int64)
-    for column, size in zip(at.T, operand.shape, strict=True):
-        flat = flat * size + np.clip(column, 0, size - 1)
+    flat = np.ravel_multi_index(tuple(at.T), operand.shape, mode="clip")
     copies = coordinates([extent for extent, _, _ in operand.replica])
     positions: dict[str, Any] = {}
     for axis in {"m", *(a for _, _, a in (*operand.iters, *operand.replica)), *(a for a, _ in operand.offset)}:
@@ -162,11 +160,7 @@ def fill_bytes(case: CopyCase) -> Any:
 
 
 def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> None:
-    """Check that ``memory`` is a C-contiguous array of bytes with a shape.
-
-    Raises:
-        RequestError: it is not a contiguous array of bytes of this shape.
-    """
+    """Raise RequestError if ``memory`` is not a C-contiguous array of bytes with this shape."""
     fits = isinstance(memory, np.ndarray) and memory.dtype == np.uint8 and memory.shape == shape
     if not fits or not memory.flags.c_contiguous:
         rule = f"must be a C-contiguous array of uint8 with shape {shape}"
@@ -197,8 +191,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
         # if several threads hold an element, all have the same value (see consistent)
         tile[element[::-1]] = source[tuple(part[::-1] for part in places_of_source)]
         known[element] = True
-        for rank_offset in case.rank_offsets:
-            where, element = index_of(case, case.dst, values, rank_offset=rank_offset)
+        for where, element in _destinations(case, values):
             moved = known[element]
             result[tuple(part[moved] for part in where)] = tile[element[moved]]
     return result
@@ -206,11 +199,13 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
 
 def count_written(case: CopyCase) -> int:
     """Return the number of writes to places of the destination."""
-    return sum(
-        len(index_of(case, case.dst, values, rank_offset=rank_offset)[1])
-        for values in case.values()
-        for rank_offset in case.rank_offsets
-    )
+    return sum(len(element) for values in case.values() for _, element in _destinations(case, values))
+
+
+def _destinations(case: CopyCase, values: Mapping[str, int]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the places of a box in each CTA that receives it, and the element at each place, as :func:`index_of` does."""
+    for rank_offset in case.rank_offsets:
+        yield index_of(case, case.dst, values, rank_offset=rank_offset)
 
 
 def read_places(case: CopyCase) -> Any:

@@ -49,15 +49,15 @@ def _mutate_if_small(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyC
 def _too_large(case: CopyCase) -> bool:
     """Return True if it would take too long to fill and store an operand's memory."""
     for operand in (case.dst, case.src):
-        elems, space = operand.memory_elems, operand.space
-        if space == "shared" and elems > 192 + MOST_TURNS * case.threads:
-            return True
-        if space == "local" and elems > MOST_REGISTERS:
-            return True
-        if space in ("global", "shared") and elems * case.elem_bytes > MOST_BYTES:
-            return True
+        elems = operand.memory_elems
         reach = sum((extent - 1) * step for extent, step, axis in operand.iters if axis == "TCol")
-        if space == "tmem" and reach * case.elem_bytes >= MOST_COLUMNS * 4:
+        too_large = {
+            "global": elems * case.elem_bytes > MOST_BYTES,
+            "shared": elems * case.elem_bytes > MOST_BYTES or elems > 192 + MOST_TURNS * case.threads,
+            "local": elems > MOST_REGISTERS,
+            "tmem": reach * case.elem_bytes >= MOST_COLUMNS * 4,
+        }
+        if too_large[operand.space]:
             return True
     return False
 

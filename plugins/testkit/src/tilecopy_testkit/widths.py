@@ -14,11 +14,9 @@ from .oracle import owners_of, places
 
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
-    """Return True if elements, in some order, form aligned vectors that are contiguous on every side.
+    """Return True if elements, in some order, form aligned vectors of ``vec`` elements that are contiguous on every side.
 
-    Args:
-        sides: the places of the elements on each side; those of the first side are distinct.
-        vec: elements of a vector.
+    A side has the place of each element; those of the first side are distinct.
     """
     if len(sides[0]) % vec:
         return False
@@ -31,7 +29,7 @@ def fits(sides: Sequence[Any], vec: int) -> bool:
 
 
 def widest(
-    places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, each: int, widths_bits: Sequence[int]
+    places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, threads: int, widths_bits: Sequence[int]
 ) -> int | None:
     """Return the bits of the widest vector that fits all values of the starts, or None.
 
@@ -39,14 +37,14 @@ def widest(
         places_at: for each value, the places on each side.
         elem_bits: bits of an element.
         most_elems: the most elements of a vector.
-        each: number of threads that share the elements, or 1 if the places are those of one thread.
+        threads: number of threads that share the elements, or 1 if the places are those of one thread.
         widths_bits: widths to try, widest first.
     """
     for bits in widths_bits:
         vec = bits // elem_bits
         if not vec or vec > most_elems:
             continue
-        if all(len(sides[0]) % (vec * each) == 0 and fits(sides, vec) for sides in places_at):
+        if all(len(sides[0]) % (vec * threads) == 0 and fits(sides, vec) for sides in places_at):
             return bits
     return None
 
@@ -64,17 +62,12 @@ def _plain(operand: Operand) -> Operand:
     return attrs.evolve(operand, swizzle=None, storage_offset=0)
 
 
-def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
+def brute_force(d: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
     """Return the bits of the widest vector of a copy, or None if no width fits.
 
-    A vector must not exceed the chunk of a swizzle, even if the swizzle does not change its elements.
-
-    Args:
-        case: the copy.
-        threads: the number of threads of its scope.
-        widths_bits: the widths of the instructions.
+    The copy's scope has ``threads`` threads, and its instructions have ``widths_bits``. A vector must not exceed the chunk of a
+    swizzle, even if the swizzle does not change its elements.
     """
-    d = case
     sides = (d.dst, d.src)
     memories = [o for o in sides if o.space in ("global", "shared")]
     allowed = [bits for bits in widths_bits if all(bits <= max(o.align_bytes, d.elem_bytes) * 8 for o in memories)]
@@ -88,9 +81,8 @@ def brute_force(case: CopyCase, threads: int, widths_bits: Sequence[int]) -> int
     return widest(by_thread, elem_bits, chunk, 1, allowed)
 
 
-def _by_thread(case: CopyCase, values: Mapping[str, int]) -> Iterator[list[Any]]:
+def _by_thread(d: CopyCase, values: Mapping[str, int]) -> Iterator[list[Any]]:
     """Yield, for each thread, the places of its elements in registers and on the other side."""
-    d = case
     fragment, other = (d.src, d.dst) if d.src.space == "local" else (d.dst, d.src)
     thread, register, element, replica = owners_of(d, fragment, values)
     judged = [other, *([_plain(other)] if other.swizzle is not None else [])]
