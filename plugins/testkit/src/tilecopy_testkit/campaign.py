@@ -17,6 +17,8 @@ import attrs
 import msgspec
 import tilecopy as tc
 
+from tilecopy_core.registry import Plugin
+
 from . import properties
 from .copy_case import CopyCase
 from .counterexample import Counterexample
@@ -130,9 +132,8 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
         tally.failures.append(Failure(subject.name, case.to_json(), message))
 
 
-def kinds_of(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
+def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
     """Return the kind of a copy for each dimension of the coverage, such as ``dtype`` or ``scope``."""
-    d = case
     asked = properties.request_of(subject, d)
     assert asked is not None, "the copy was not lowered"
     request = asked[1]
@@ -193,21 +194,18 @@ def _branch(partition: Any) -> str:
 
 def skipped_variants() -> dict[str, str]:
     """Return why a campaign skips each installed variant, or "" for a variant that it tests."""
-    reasons: dict[str, str] = {}
-    for plugin in tc.default_registry().plugins():
-        if plugin.status == "wrapper":
-            continue
-        if plugin.variant is None:
-            reasons[plugin.name] = plugin.reason
-            continue
-        subject = subject_of(plugin.name)
-        required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.options]
-        reasons[plugin.name] = ""
-        if not subject.completion_is_known:
-            reasons[plugin.name] = f"the kit does not know its completion {plugin.variant.completion!r}"
-        elif required:
-            reasons[plugin.name] = f"the kit cannot create a value for its required option {required[0]}"
-    return reasons
+    plugins = tc.default_registry().plugins()
+    return {plugin.name: _skip_reason(plugin) for plugin in plugins if plugin.status != "wrapper"}
+
+
+def _skip_reason(plugin: Plugin) -> str:
+    if plugin.variant is None:
+        return plugin.reason
+    subject = subject_of(plugin.name)
+    if not subject.completion_is_known:
+        return f"the kit does not know its completion {plugin.variant.completion!r}"
+    required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.options]
+    return f"the kit cannot create a value for its required option {required[0]}" if required else ""
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
@@ -226,13 +224,9 @@ def run(
     execute: Execute,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Tally]:
-    """Run the chunks of a campaign that are not in the checkpoint file, and return the tallies of all chunks, by chunk.
+    """Run the chunks of a campaign that are not in the checkpoint file, append their tallies to it, and return all tallies by chunk.
 
-    Args:
-        campaign: the campaign.
-        checkpoint: the file to which the tally of each chunk is appended.
-        execute: the function that runs the chunks.
-        progress: a function that is called with the number of finished chunks and of all chunks.
+    ``progress`` is called with the number of finished chunks and of all chunks.
     """
     tallies, chunks = finished_tallies(campaign, checkpoint), campaign.chunks()
     with checkpoint.open("ab") as stream:
@@ -252,12 +246,8 @@ def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
     """Return a function that runs chunks on the Dask cluster of a scheduler, or on a new cluster on this machine.
 
-    Args:
-        address: the scheduler's address, such as ``tcp://host:8786``. Its workers need tilecopy-testkit and the variants.
-        workers: the number of processes of a cluster on this machine, by default one per core.
-
-    Raises:
-        LaunchError: dask is not installed.
+    A scheduler has an address such as ``tcp://host:8786``; its workers need tilecopy-testkit and the variants. A new cluster has
+    one process per core by default.
     """
     try:
         import distributed

@@ -23,13 +23,7 @@ def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
 
 
 def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str, str]) -> str:
-    """Return the report of a campaign as Markdown.
-
-    Args:
-        campaign: the campaign.
-        tallies: the tallies of the finished chunks.
-        skipped: the name of a variant -> why the campaign skips it, or "".
-    """
+    """Return the report of a campaign as Markdown, from the tallies of its finished chunks and :func:`.skipped_variants`."""
     by_variant, chunks = totals(tallies), len(campaign.chunks())
     stopped = "" if len(tallies) == chunks else f" The campaign stopped after {len(tallies)} of {chunks} chunks."
     distinct = sum(len(total.keys) for total in by_variant.values())

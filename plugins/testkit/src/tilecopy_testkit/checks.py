@@ -1,4 +1,7 @@
-"""Checks that need several copies: completion steps, targets, other processes, options, large arrays, the GPU."""
+"""Checks that need several copies: completion steps, targets, other processes, options, large arrays, the GPU.
+
+Each raises a :class:`Counterexample` for a variant that breaks its rule.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from .counterexample import Counterexample, difference
 from .properties import build_kernel, copy_instructions, emulate, first_mover, partition_of, request_of, shown, verdict
 from .random_cases import case_of_seed
 from .variant_process import answers, answers_elsewhere
-from .variant_under_test import VariantUnderTest
+from .variant_under_test import VariantUnderTest, restricted
 
 NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
 DECLARED = "the record must declare the completion of a copy"
@@ -61,13 +64,9 @@ def _iter_accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator
 
 
 def accepts_every_pair(subject: VariantUnderTest) -> None:
-    """Check that copies between every declared pair of memories are lowered, with correct results.
-
-    Raises:
-        Counterexample: a pair has no such copy among 300, or a result is wrong.
-    """
+    """Check that copies between every declared pair of memories are lowered, with correct results."""
     for pair in subject.case_space.spaces:
-        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=(pair,)))
+        one = restricted(subject, spaces=(pair,))
         cases = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
         if not cases:
             raise Counterexample(ACCEPTS, f"the variant lowers none of 300 copies {pair[0]} -> {pair[1]}")
@@ -76,40 +75,26 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the record declares a completion whose steps are known.
-
-    Raises:
-        Counterexample: the completion is undeclared or unknown, or wrong for a synchronous copy.
-    """
-    record = subject.record
+    """Check that the record declares a completion whose steps are known, and ``barrier`` for a synchronous copy."""
+    record, why = subject.record, ""
     if record.completion == "undeclared":
-        raise Counterexample(
-            DECLARED, "completion is undeclared: set it to one of tilecopy_core.plugin.COMPLETIONS or your own name"
-        )
-    if not subject.completion_is_known:
-        raise Counterexample(
-            DECLARED,
-            f"the kit does not know the completion {record.completion!r}: set VariantSuite.steps to its steps, a tuple of "
-            "tilecopy_testkit.Step",
-        )
-    if record.op == "copy" and record.completion != "barrier":
-        raise Counterexample(
-            DECLARED, f"the completion of a synchronous copy must be 'barrier', got {record.completion!r}"
-        )
+        why = "completion is undeclared: set it to one of tilecopy_core.plugin.COMPLETIONS or your own name"
+    elif not subject.completion_is_known:
+        why = f"the kit does not know the completion {record.completion!r}: set VariantSuite.steps to its steps, a tuple of "
+        why += "tilecopy_testkit.Step"
+    elif record.op == "copy" and record.completion != "barrier":
+        why = f"the completion of a synchronous copy must be 'barrier', got {record.completion!r}"
+    if why:
+        raise Counterexample(DECLARED, why)
 
 
 def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
-    """Check for each step that some copy is a hazard, or wrong, without it.
-
-    Raises:
-        Counterexample: every copy that was tried is right without a step.
-    """
+    """Check for each step that some copy is a hazard, or wrong, without it."""
     for step in subject.steps:
         pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
         if not pairs:
             continue
-        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, spaces=pairs))
-        tried = accepted_cases(one, count, seed=f"step {step.name}")
+        tried = accepted_cases(restricted(subject, spaces=pairs), count, seed=f"step {step.name}")
         if tried and all(_right_without(subject, case, step.name) for case in tried):
             kernel = build_kernel(subject, tried[0])
             lines = copy_instructions(kernel, subject.name)
@@ -135,15 +120,11 @@ def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool
 
 
 def assembles(subject: VariantUnderTest) -> int:
-    """Assemble the PTX of one copy for each target of the record, and return the number of targets.
-
-    Raises:
-        Counterexample: an assembler rejects the PTX, or no copy is lowered for a target.
-    """
+    """Assemble the PTX of one copy for each target of the record, and return the number of targets."""
     if not available_assemblers():
         return 0
     for target in subject.case_space.targets:
-        one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=(target,)))
+        one = restricted(subject, targets=(target,))
         cases = accepted_cases(one, 1, seed="targets", tries=200)
         kernel = build_kernel(one, cases[0]) if cases else None
         if kernel is None:
@@ -156,26 +137,18 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the variant's answers with those in two other processes. Return False if these cannot import the plugin.
-
-    Raises:
-        Counterexample: an answer differs.
-    """
+    """Compare the variant's answers with those in two other processes. Return False if these cannot import the plugin."""
     cases = smallest_first(case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count))
     here = answers(subject, cases)
     remote_answers = answers_elsewhere(subject, cases, (1, 2))
     if remote_answers is None:
         return False
-    for remote in remote_answers:
-        for case in cases:
-            local_texts, other = here[case.key], remote[case.key]
-            for what in local_texts.keys() | other.keys():
-                if local_texts.get(what) != other.get(what):
-                    raise Counterexample(
-                        SAME_ELSEWHERE,
-                        f"the {what} differs in another process:\n{difference(local_texts.get(what), other.get(what))}",
-                        case,
-                    )
+    for remote, case in itertools.product(remote_answers, cases):
+        texts, other = here[case.key], remote[case.key]
+        for what in texts.keys() | other.keys():
+            if texts.get(what) != other.get(what):
+                why = f"the {what} differs in another process:\n{difference(texts.get(what), other.get(what))}"
+                raise Counterexample(SAME_ELSEWHERE, why, case)
     return True
 
 
@@ -204,8 +177,7 @@ def _fallback(record: tc.Variant) -> SimpleNamespace:
 def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
     """Check that a copy without options goes to the next variant, or is lowered.
 
-    Raises:
-        Counterexample: an exception is raised, or the variant declines although the record does not require the option.
+    The variant must lower it if the record does not require the options.
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
     registry.register(_fallback(subject.record), name="tilecopy_testkit_fallback")
@@ -220,11 +192,7 @@ def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
 
 
 def _without(
-    subject: VariantUnderTest,
-    registry: tc.Registry,
-    case: CopyCase,
-    request: tc.CopyRequest,
-    left_out: set[str],
+    subject: VariantUnderTest, registry: tc.Registry, case: CopyCase, request: tc.CopyRequest, left_out: set[str]
 ) -> None:
     options = {name: value for name, value in request.options.items() if name not in left_out}
     in_kernel, named = request.active.cta_threads is not None, ", ".join(sorted(left_out)) or "any option"
@@ -247,17 +215,13 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
     """Compare copies of global arrays of more than ``2**31`` elements with copies of small arrays; return their number.
 
     The arrays are zeros that only the copies access, so they take almost no memory.
-
-    Raises:
-        Counterexample: an element differs, or the emulator reports a hazard.
     """
     done = 0
     short = [d for d in subject.case_space.dtypes if tc.dtype_of(d).bytes <= 4] or list(subject.case_space.dtypes)
     for pair in subject.case_space.spaces:
         if "global" not in pair:
             continue
-        case_space = attrs.evolve(subject.case_space, spaces=(pair,), dtypes=tuple(short))
-        one = attrs.evolve(subject, case_space=case_space)
+        one = restricted(subject, spaces=(pair,), dtypes=tuple(short))
         far_cases = ((near, _far(near)) for near in _iter_accepted(one, f"far {pair}", 40 * count))
         built = ((near, far, build_kernel(one, far)) for near, far in far_cases if far is not None)
         for near, far, kernel in itertools.islice((case for case in built if case[-1] is not None), count):
@@ -305,20 +269,15 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Compare copies on the GPU of this machine with the oracle, and return their number.
-
-    Raises:
-        Counterexample: a byte differs, or the launch fails.
-    """
+    """Compare copies on the GPU of this machine with the oracle, and return their number."""
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]
     if not targets:
         return 0
-    one = attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=tuple(targets)))
-    cases = accepted_cases(one, count, seed="gpu")
+    cases = accepted_cases(restricted(subject, targets=tuple(targets)), count, seed="gpu")
     for case in cases:
-        kernel = build_kernel(one, case)
+        kernel = build_kernel(subject, case)
         assert kernel is not None
         source, target = arrays_of(case)
         wanted = oracle.expected(case, (source, target))

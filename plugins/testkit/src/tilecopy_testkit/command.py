@@ -24,6 +24,7 @@ from .declines import declined_alone
 from .scaffold import write_package
 from .variant_under_test import VariantUnderTest
 
+_RULES = properties.hooks_are_pure, properties.partition_agrees, properties.text_is_own, properties.results_are_right
 _SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
 
 
@@ -42,12 +43,6 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
 
     Edit the hooks afterwards; the generated test suite checks them.
     """
-    for plugin in tc.default_registry().plugins():
-        if plugin.name == name:
-            raise RequestError(
-                f"NAME must be new, but {plugin.source.owner} already has a variant {name!r}: choose another name, because "
-                "the registry rejects two variants with the same name"
-            )
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
     for path in written:
@@ -129,12 +124,7 @@ def replay(text: str, variant: str | None) -> Result:
     counterexamples: list[Counterexample] = []
     for name, case in _cases(text, variant):
         results.append({"variant": name, "case": case.key})
-        for rule in (
-            properties.hooks_are_pure,
-            properties.partition_agrees,
-            properties.text_is_own,
-            properties.results_are_right,
-        ):
+        for rule in _RULES:
             try:
                 results[-1][rule.__name__] = "holds" if rule(VariantUnderTest.of(name), case) else "declined"
             except Counterexample as counterexample:

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 import tilecopy as tc
 
-from tilecopy_core.errors import checked, instance_of, integer_in
+from tilecopy_core.errors import checked, integer_in
 
 from .copy_case import AffineStart, CopyCase, Operand, stack
 from .counterexample import Counterexample
 from .properties import partition_of, request_of, verdict
 from .random_cases import case_of_seed
-from .variant_under_test import VariantUnderTest
+from .variant_under_test import SUBJECT, VariantUnderTest
 
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 """The parts of a reason to decline that differ from copy to copy: places and numbers."""
-
 
 NOTATION = "a copy that is accepted must be accepted in every notation of its layouts"
 
@@ -107,14 +106,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
 
 @attrs.frozen
 class Declined:
-    """A frozen record of the copies that were declined for one reason.
-
-    Attributes:
-        reason: the variant's reason to decline the example.
-        count: the number of copies.
-        takers: other variants that accept the example.
-        example: the smallest of the copies.
-    """
+    """A frozen record of ``count`` copies that were declined for one reason, and other variants that accept the smallest of them."""
 
     reason: str
     count: int
@@ -125,7 +117,7 @@ class Declined:
         return f"{self.count} accepted by {', '.join(self.takers)}: {self.reason}\n    {self.example.to_json()}"
 
 
-@checked(subject=instance_of("a VariantUnderTest", VariantUnderTest), count=integer_in(0, 10**7))
+@checked(subject=SUBJECT, count=integer_in(0, 10**7))
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
@@ -141,18 +133,19 @@ def declined_alone(
         names = [record.name for record in records if record.op == subject.record.op]
         others = map(VariantUnderTest.of, names)
     others = [other for other in others if other.name != subject.name]
-    by_reason: dict[str, list[tuple[str, tuple[str, ...], CopyCase]]] = {}
+    by_reason: dict[str, list[Declined]] = {}
+
+    def smallest(declined: Declined) -> tuple[int, str]:
+        return declined.example.count * declined.example.blocks, declined.example.key
+
     for number in range(count):
         case = case_of_seed(subject.case_space, f"declines {number}")
         reason = verdict(subject, case)
         takers = tuple(other.name for other in others if _takes(other, case)) if reason else ()
         if reason and takers:
-            by_reason.setdefault(_NAMED.sub("#", reason), []).append((reason, takers, case))
-    declines = []
-    for alike in by_reason.values():
-        reason, takers, example = min(alike, key=lambda each: (each[2].count * each[2].blocks, each[2].key))
-        declines.append(Declined(reason, len(alike), takers, example))
-    return sorted(declines, key=lambda each: -each.count)
+            by_reason.setdefault(_NAMED.sub("#", reason), []).append(Declined(reason, 1, takers, case))
+    declines = [attrs.evolve(min(alike, key=smallest), count=len(alike)) for alike in by_reason.values()]
+    return sorted(declines, key=lambda declined: -declined.count)
 
 
 def _takes(subject: VariantUnderTest, case: CopyCase) -> bool:

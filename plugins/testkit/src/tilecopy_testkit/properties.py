@@ -6,7 +6,7 @@ Every rule takes a subject and a case, and returns True if the variant accepts t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -58,9 +58,6 @@ def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, 
     return None if why_not_asked(subject.record, request) else (harness, request)
 
 
-# ------------------------------------------------------------------------------------------------- hooks
-
-
 def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
     """Check that both hooks are pure and quick, do not raise, and decline only with a reason, and that partitions are plain data."""
     auditor = HookAuditor()
@@ -104,17 +101,15 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
     """Yield unusual variations of a request: 4-bit elements, a source with replicas, a single element."""
     dst, src = request.dst.buffer, request.src.buffer
-    changes: list[dict[str, Any]] = []
-    with contextlib.suppress(tc.TilecopyError):
-        changes.append({"dst": _region(request.dst, dtype="int4"), "src": _region(request.src, dtype="int4")})
-    with contextlib.suppress(tc.TilecopyError):
-        shard = getattr(src.layout, "shard", ())
-        changes.append({"src": _region(request.src, layout=tc.TileLayout.of(shard, (tc.Iter(2, 1 << 12),)))})
-    with contextlib.suppress(tc.TilecopyError):
-        changes.append({"dst": dst[(0,) * len(dst.shape)], "src": src[(0,) * len(src.shape)]})
-    for change in changes:
-        odd = attrs.evolve(request, **change)
+    shard = getattr(src.layout, "shard", ())
+    variations: tuple[Callable[[], dict[str, Any]], ...] = (
+        lambda: {"dst": _region(request.dst, dtype="int4"), "src": _region(request.src, dtype="int4")},
+        lambda: {"src": _region(request.src, layout=tc.TileLayout.of(shard, (tc.Iter(2, 1 << 12),)))},
+        lambda: {"dst": dst[(0,) * len(dst.shape)], "src": src[(0,) * len(src.shape)]},
+    )
+    for variation in variations:
         with contextlib.suppress(tc.TilecopyError):
+            odd = attrs.evolve(request, **variation())
             check_request(odd)
             if not why_not_asked(subject.record, odd):
                 yield odd
@@ -127,26 +122,25 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
 
 
 def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
-    """Call a hook for a request and return its answer.
-
-    Raises:
-        Counterexample: the hook raised, which breaks ``rule``.
-    """
+    """Call a hook for a request and return its answer. If it raises, it breaks ``rule``."""
     try:
         return subject.registry.call(subject.registry_entry, hook, request=request)
     except (Exception, SystemExit) as error:
         raise Counterexample(rule, f"{hook} raised {type(error).__name__}: {error}", case) from error
 
 
+def decision_of(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCase | None = None) -> Any:
+    """Return the partition of a request, or the answer of the hook that does not accept it."""
+    answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
+    return ask(subject, "tilecopy_partition", request, case, PARTITION) if isinstance(answer, tc.Accept) else answer
+
+
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
     """Return why the predicate or the partition declines a copy, "" if both accept it, or None if neither is called."""
     if (asked := request_of(subject, case)) is None:
         return None
-    request = asked[1]
-    answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
-    if isinstance(answer, tc.Accept):
-        answer = ask(subject, "tilecopy_partition", request, case, PARTITION)
-    return answer.reason if isinstance(answer, tc.Decline) else ""
+    decision = decision_of(subject, asked[1], case)
+    return decision.reason if isinstance(decision, tc.Decline) else ""
 
 
 def _judge_answer(answer: Any, case: CopyCase) -> None:
@@ -167,19 +161,17 @@ def _complain(auditor: HookAuditor, case: CopyCase) -> None:
 
 
 def _judge_partition(first: Any, second: Any, case: CopyCase) -> None:
+    summary, why = _summary_text(first), ""
     if first is None:
-        raise Counterexample(PARTITION, "tilecopy_partition returned None", case)
-    if snapshot(first) != snapshot(second):
-        raise Counterexample(
-            PARTITION,
-            f"two calls gave different partitions: {_summary_text(first)}, then {_summary_text(second)}",
-            case,
-        )
-    if not callable(getattr(first, "summary", None)):
-        raise Counterexample(PARTITION, f"{type(first).__name__} must have a method summary()", case)
-    summary = _summary_text(first)
-    if not isinstance(summary, str) or "\n" in summary or not summary.strip():
-        raise Counterexample(PARTITION, f"summary() must return one line of text, got {summary!r}", case)
+        why = "tilecopy_partition returned None"
+    elif snapshot(first) != snapshot(second):
+        why = f"two calls gave different partitions: {summary}, then {_summary_text(second)}"
+    elif not callable(getattr(first, "summary", None)):
+        why = f"{type(first).__name__} must have a method summary()"
+    elif not isinstance(summary, str) or "\n" in summary or not summary.strip():
+        why = f"summary() must return one line of text, got {summary!r}"
+    if why:
+        raise Counterexample(PARTITION, why, case)
 
 
 def _summary_text(partition: Any) -> Any:
@@ -188,9 +180,6 @@ def _summary_text(partition: Any) -> Any:
         return summary() if callable(summary) else repr(partition)
     except Exception as error:
         return f"summary() raised {type(error).__name__}: {error}\n"
-
-
-# ------------------------------------------------------------------------------------------------- partitions
 
 
 def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
@@ -211,9 +200,8 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
     """Return the variant's partition of a request, or None if it declines or fails (another rule checks failures)."""
     with contextlib.suppress(Counterexample):
-        if isinstance(ask(subject, "tilecopy_predicate", request, None, ANSWERS), tc.Accept):
-            partition = ask(subject, "tilecopy_partition", request, None, PARTITION)
-            return None if isinstance(partition, tc.Decline) else partition
+        decision = decision_of(subject, request)
+        return None if isinstance(decision, tc.Decline) else decision
     return None
 
 
@@ -278,17 +266,10 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
     raise shown(WIDE, why, case, kernel, first_mover(kernel, subject.name, space))
 
 
-# ------------------------------------------------------------------------------------------------- text and runs
-
-
 def build_kernel(
     subject: VariantUnderTest, case: CopyCase, *, skip: str | None = None, left_out: Collection[str] = ()
 ) -> tc.BuiltKernel | None:
-    """Return the kernel of a case without the step ``skip`` and the options ``left_out``, or None if the variant declines.
-
-    Raises:
-        Counterexample: a hook failed.
-    """
+    """Return the kernel of a case without the step ``skip`` and the options ``left_out``, or None if the variant declines."""
     try:
         return CaseHarness(case, subject, skip, left_out).build()
     except tc.NoVariantError:
@@ -346,25 +327,19 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     return True
 
 
-def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) -> bool:
+def results_are_right(subject: VariantUnderTest, case: CopyCase) -> bool:
     """Check that the emulator's results are equal to the oracle's, and that each element is moved once."""
     kernel = build_kernel(subject, case)
     if kernel is None:
         return False
-    source, target = arrays_of(case, seed)
+    source, target = arrays_of(case)
     wanted = oracle.expected(case, (source, target))
     source_before = source.copy()
-    try:
-        report = emulate(subject, case, kernel, source, target)
-    except Counterexample:
-        raise
-    except tc.TilecopyError as error:
-        raise Counterexample(DEFINED, f"{type(error).__name__}: {error}", case) from error
+    report = emulate(subject, case, kernel, source, target)
     if not np.array_equal(source_before, source):
         raise Counterexample(RESULT, "the kernel changed the source's memory", case)
-    wrong = np.argwhere(wanted != target)
-    if len(wrong):
-        _blame(subject, case, kernel, seed, wanted, target, tuple(int(i) for i in wrong[0]))
+    if not np.array_equal(wanted, target):
+        _blame(subject, case, kernel, wanted, target)
     _count(subject, case, kernel, report)
     return True
 
@@ -372,29 +347,20 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, seed: int = 0) 
 def emulate(
     subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, *arrays: Any, rule: str = DEFINED
 ) -> Any:
-    """Launch a kernel on the emulator and return its report. The import is local: :mod:`.variant_process` does not need the emulator.
-
-    Raises:
-        Counterexample: the emulator reports a hazard, which breaks ``rule``.
-    """
-    from tilecopy_emulator.executor import EmulatorExecutor
+    """Launch a kernel on the emulator and return its report. A hazard or another error breaks ``rule``."""
+    from tilecopy_emulator.executor import EmulatorExecutor  # here, because variant_process does not need the emulator
 
     try:
         return EmulatorExecutor().launch(kernel, launch_arguments(subject, case, *arrays))
     except tc.HazardError as error:
         raise shown(rule, str(error).split("\n")[0], case, kernel, error.line) from error
+    except tc.TilecopyError as error:
+        raise Counterexample(rule, f"{type(error).__name__}: {error}", case) from error
 
 
-def _blame(
-    subject: VariantUnderTest,
-    case: CopyCase,
-    kernel: tc.BuiltKernel,
-    seed: int,
-    wanted: Any,
-    result: Any,
-    at: tuple[int, ...],
-) -> None:
-    """Raise a counterexample for a wrong byte, with the line that writes it."""
+def _blame(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, wanted: Any, result: Any) -> None:
+    """Raise a counterexample for the first wrong byte, with the line that writes it."""
+    at = tuple(int(i) for i in np.argwhere(wanted != result)[0])
     axes = {
         "global": ("element", "byte"),
         "shared": ("CTA", "element", "byte"),
@@ -402,29 +368,26 @@ def _blame(
         "tmem": ("CTA", "lane", "element", "byte"),
     }[case.dst.space]
     where = ", ".join(f"{name} {index}" for name, index in zip(axes, at, strict=True))
-    before = arrays_of(case, seed)[1]
-    kept = result[at] == before[at]
-    line = _writer(subject, case, kernel, seed, result, at)
+    before = arrays_of(case)[1]
+    line = _writer(subject, case, kernel, result, at)
     message = f"{where} of {case.dst.space} memory must be 0x{wanted[at]:02x}, got 0x{result[at]:02x}"
-    if kept and not line:
+    if result[at] == before[at] and not line:
         message += ": no instruction of the copy writes this byte"
     elif wanted[at] == before[at]:
         message += ": this byte is outside the destination's box"
     raise shown(RESULT, message, case, kernel, line)
 
 
-def _writer(
-    subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, seed: int, result: Any, at: tuple[int, ...]
-) -> int:
+def _writer(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, result: Any, at: tuple[int, ...]) -> int:
     """Return the number of the line of the copy that determines a byte, or 0."""
     lines = kernel.ptx.split("\n")
     candidates = [number for number, line in copy_instructions(kernel, subject.name) if line.name in _MOVERS]
     for number in candidates[:200]:
         shortened = [line if n != number else "" for n, line in enumerate(lines, 1)]
-        source, target = arrays_of(case, seed)
+        source, target = arrays_of(case)
         try:
             emulate(subject, case, attrs.evolve(kernel, ptx="\n".join(shortened)), source, target)
-        except tc.TilecopyError:
+        except Counterexample:
             continue
         if target[at] != result[at]:
             return number

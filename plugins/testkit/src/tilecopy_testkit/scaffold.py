@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+import tilecopy as tc
 from tilecopy.atomic_files import write_files
 from tilecopy.validators import PATH
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import TEXT, short_repr
+from tilecopy_core.errors import TEXT, checked, short_repr
 from tilecopy_core.registry import canonical, distributions, known_variants
 
 from .validators import system_reason
@@ -41,13 +42,13 @@ FILES = {
 }
 """A file of the package -> its template."""
 
-
 _NOT_VARIANTS = ("cli", "core", "cuda", "draw", "emulator", "export", "partitions", "relayout", "testkit")
 """Names of tilecopy's packages that are not variants, without the prefix."""
 _LONGEST_NAME = 100
 """The most characters of a name, because folders are named after it."""
 
 
+@checked(folder=PATH, op=TEXT, source=TEXT, destination=TEXT)
 def write_package(folder: Path, name: str, op: str, source: str, destination: str) -> list[Path]:
     """Write the package of a new variant, and return its files.
 
@@ -64,15 +65,12 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
     Raises:
         RequestError: the name is invalid or taken, no template fits, or the folder is not empty or cannot be written.
     """
-    PATH.check(folder, "write_package", "folder")
     fits = isinstance(name, str) and name.isidentifier() and name.islower() and name.isascii()
     if not fits or len(name) > _LONGEST_NAME or name.endswith("_"):  # not valid for a distribution
         raise RequestError(
             f"name must be an identifier of lower-case letters, digits and underscores, such as my_copy, got {short_repr(name)}"
         )
     _check_free(name)
-    for called, word in (("op", op), ("source", source), ("destination", destination)):
-        TEXT.check(word, "write_package", called)
     if (op, source, destination) not in PLAIN:
         known = "; ".join(f"--op {o} --from {s} --to {d}" for o, s, d in PLAIN)
         raise RequestError(
@@ -114,13 +112,15 @@ def write_package(folder: Path, name: str, op: str, source: str, destination: st
 
 
 def _check_free(name: str) -> None:
-    """Raise RequestError if the new package would replace one of tilecopy's packages or an installed one."""
-    package = f"tilecopy-{name.replace('_', '-')}"
-    if name in _NOT_VARIANTS or package in {known.package for known in known_variants().values()}:
-        raise RequestError(f"name must be new, got {name!r}: {package} is a package of tilecopy; choose another name")
+    """Raise RequestError if a variant has this name, or if the new package would replace another one."""
+    package, why = f"tilecopy-{name.replace('_', '-')}", ""
+    for plugin in tc.default_registry().plugins():
+        if plugin.name == name:
+            why = f"{plugin.source.owner} has a variant of this name, and the registry rejects a second one"
     for distribution in distributions(declaring="tilecopy"):
         if canonical(distribution.name) == package:
-            raise RequestError(
-                f"name must be new, got {name!r}: {package} {distribution.version} is installed and would be replaced; "
-                "choose another name"
-            )
+            why = f"{package} {distribution.version} is installed and would be replaced"
+    if name in _NOT_VARIANTS or package in {known.package for known in known_variants().values()}:
+        why = f"{package} is a package of tilecopy"
+    if why:
+        raise RequestError(f"name must be new, got {name!r}: {why}; choose another name")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import attrs
 import pytest
 import tilecopy as tc
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
@@ -19,14 +18,14 @@ from tilecopy.validators import FUNCTION
 
 from tilecopy_core.errors import FLAG, checked, instance_of, integer_in, tuple_of
 
-from . import checks, properties
+from . import checks, properties, variant_under_test
 from .copy_case import CopyCase
 from .counterexample import Counterexample
 from .declines import equivalent_layouts_agree
 from .random_cases import case_of_seed
 from .strategies import cases
 from .validators import ANY
-from .variant_under_test import WIDTHS_BITS, ArgumentMaker, Moves, OptionMaker, OwnDraws, VariantUnderTest
+from .variant_under_test import SUBJECT, VariantUnderTest, restricted
 
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
@@ -54,7 +53,7 @@ def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
 
 
 @checked(
-    subject=instance_of("a VariantUnderTest", VariantUnderTest),
+    subject=SUBJECT,
     rule=FUNCTION,
     examples=integer_in(0, 10**7),
     seeded_by=ANY,
@@ -201,14 +200,14 @@ class VariantSuite:
     spaces: ClassVar[Sequence[tuple[str, str]] | None] = None
     dtypes: ClassVar[Sequence[str] | None] = None
     targets: ClassVar[Sequence[str] | None] = None
-    draws: ClassVar[OwnDraws | None] = None
+    draws: ClassVar[variant_under_test.OwnDraws | None] = None
     strategies: ClassVar[Sequence[st.SearchStrategy[CopyCase]]] = ()
-    widths_bits: ClassVar[tuple[int, ...]] = WIDTHS_BITS
+    widths_bits: ClassVar[tuple[int, ...]] = variant_under_test.WIDTHS_BITS
     expected_narrow: ClassVar[Mapping[str, Callable[[CopyCase], bool]]] = {}
     steps: ClassVar[Sequence[Step] | None] = None
-    options: ClassVar[Mapping[str, OptionMaker]] = {}
-    arguments: ClassVar[Mapping[str, ArgumentMaker]] = {}
-    moves: ClassVar[Moves | None] = None
+    options: ClassVar[Mapping[str, variant_under_test.OptionMaker]] = {}
+    arguments: ClassVar[Mapping[str, variant_under_test.ArgumentMaker]] = {}
+    moves: ClassVar[variant_under_test.Moves | None] = None
     examples: ClassVar[int] = 60
     seed: ClassVar[int] = int(os.environ.get("TILECOPY_TESTKIT_SEED", "0"))
 
@@ -222,7 +221,7 @@ class VariantSuite:
         if not targets:
             supported = ", ".join(subject.case_space.targets)
             pytest.skip(f"{TARGETS_VARIABLE} is {asked}, but {subject.name} supports only {supported}")
-        return attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, targets=targets))
+        return restricted(subject, targets=targets)
 
     def _hold(self, rule: Property, share: float, *, least: int = 1) -> int:
         """Check a rule on ``share`` times the number of examples."""

@@ -9,19 +9,19 @@ from typing import Annotated, Any, get_type_hints
 import attrs
 import msgspec
 import tilecopy as tc
-from tilecopy.validators import (
-    FUNCTION,
+from tilecopy.validators import FUNCTION, mapping_of
+
+from tilecopy_core.errors import (
     TEXT,
     Validator,
     instance_of,
+    integer,
     integer_in,
-    mapping_of,
     one_of,
     optional,
+    short_repr,
     tuple_of,
 )
-
-from tilecopy_core.errors import integer, short_repr
 from tilecopy_core.plugin import is_int_like
 
 MOST = 2**62

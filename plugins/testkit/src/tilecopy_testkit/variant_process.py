@@ -16,7 +16,7 @@ import tilecopy as tc
 
 from .copy_case import CopyCase
 from .hook_audit import snapshot
-from .properties import ANSWERS, PARTITION, ask, build_kernel, request_of
+from .properties import build_kernel, decision_of, request_of
 from .variant_under_test import OPTIONS, VariantUnderTest
 
 
@@ -32,17 +32,15 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return the verdict, the partition and the PTX of a case as texts."""
+    """Return the reason to decline a case, or its partition and PTX, as texts."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
-    verdict = ask(subject, "tilecopy_predicate", asked[1], case, ANSWERS)
-    texts = {"verdict": str(verdict)}
-    if not isinstance(verdict, tc.Decline):
-        texts["partition"] = _plain(snapshot(ask(subject, "tilecopy_partition", asked[1], case, PARTITION)))
-        kernel = build_kernel(subject, case)
-        texts["text"] = "" if kernel is None else kernel.ptx
-    return texts
+    decision = decision_of(subject, asked[1], case)
+    if isinstance(decision, tc.Decline):
+        return {"verdict": str(decision)}
+    kernel = build_kernel(subject, case)
+    return {"partition": _plain(snapshot(decision)), "text": "" if kernel is None else kernel.ptx}
 
 
 def _plain(value: Any) -> str:
@@ -60,11 +58,7 @@ def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, d
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases from one process per hash seed, or None if no other process can find the plugin.
-
-    Raises:
-        PluginError: a process fails.
-    """
+    """Return the answers to the reversed cases from one process per hash seed, or None if no other process can find the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
