@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tilecopy_core.plugin import Buffer, Int, Region, TileLayout, m
 
 
+def coordinates_of(flat: Int, extents: Sequence[int]) -> list[Int]:
+    """Return the coordinates of an element of a box for its row-major index."""
+    inner, coordinates = prod(extents), list[Int]()
+    for extent in extents:
+        inner //= extent
+        coordinates.append(flat // inner % extent)
+    return coordinates
+
+
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
     """Return the element offset (before the swizzle) of the element at coordinates in bounds."""
-    if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride a dimension
+    if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride per dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0
     for coordinate, size in zip(coordinates, buffer.shape, strict=True):
         index = index * size + coordinate
-    layout = buffer.layout.unswizzled
-    place: Int = layout.offset.get("m", 0)
-    inner = layout.size
-    for it in layout.shard:
-        inner //= it.extent
-        place = place + index // inner % it.extent * it.stride
-    return place
+    shard, start = buffer.layout.shard, buffer.layout.offset_on(m)
+    steps = coordinates_of(index, [it.extent for it in shard])
+    return sum([step * it.stride for step, it in zip(steps, shard, strict=True)], start)
 
 
 def why_not_memory(operand: str, buffer: Buffer) -> str | None:
     """Return why a buffer's layout has strides along axes other than memory, or None."""
-    others = [axis.name for axis in buffer.layout.axes if axis != m]
-    named = ", ".join(others)
-    return (
-        f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
-        if others
-        else None
-    )
+    named = ", ".join(axis.name for axis in buffer.layout.axes if axis != m)
+    if named:
+        return f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
+    return None
 
 
 def why_unaligned(buffer: Buffer) -> str | None:
     """Return why a single element of a buffer cannot be accessed, or None."""
     needed = buffer.dtype.bytes
-    return (
-        f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"
-        if buffer.align_bytes % needed
-        else None
-    )
+    if buffer.align_bytes % needed:
+        return f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"
+    return None
 
 
 def tile_layout(region: Region) -> TileLayout:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from tilecopy_core.plugin import (
     Access,
     CopyRequest,
     Decline,
-    Int,
     Iter,
     PtxBuilder,
     Region,
@@ -39,7 +37,7 @@ from tilecopy_partitions import (
     write_local,
 )
 
-from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
+from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @frozen
@@ -78,56 +76,40 @@ class FragmentElements:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request.
-
-        Returns:
-            The moves of all threads of the scope; None stands for what is filled.
-        """
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, an element offset in memory, or None to fill."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)
         for digit in self.digits:
             first = first + by_thread(digit.value(tid), self.threads) * evaluate(digit.step, values)
-        starts = [[evaluate(start, values) for start in region.starts] for region in (fragment, other)]
+        fragment_starts, starts = ([evaluate(start, values) for start in r.starts] for r in (fragment, other))
         sizes = [evaluate(size, values) for size in other.buffer.shape]
         moves, owned_steps = list[tuple[Any, Any]](), set[tuple[int, ...]]()
         facing = _facing(other, fragment)
+
+        def place_at(steps: Sequence[int]) -> int | None:
+            """Return the offset of the other operand's element that faces one of the fragment's box, or None if it is outside."""
+            coordinates = [start + (steps[facing[dim]] if dim in facing else 0) for dim, start in enumerate(starts)]
+            if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
+                return None
+            place, swizzle = place_of(other.buffer, coordinates), other.buffer.layout.swizzle
+            return int((place if swizzle is None else swizzle.apply(place)) + other.buffer.storage_offset)
+
         for register, index in self.elements:
             for thread in np.flatnonzero(owns).tolist():
                 at = np.unravel_index(int(first[thread]) + index, fragment.buffer.shape)
-                steps = tuple(int(a) - s for a, s in zip(at, starts[0], strict=True))
+                steps = tuple(int(a) - s for a, s in zip(at, fragment_starts, strict=True))
                 if not all(0 <= step < extent for step, extent in zip(steps, fragment.extents, strict=True)):
                     continue
                 owned_steps.add(steps)
-                place = self._place(
-                    sizes, starts[1], [steps[facing[d]] if d in facing else 0 for d in range(len(starts[1]))]
-                )
+                place = place_at(steps)
                 if place is None and (store or not fills):
                     continue
                 moves.append((place, (thread, register)) if store else ((thread, register), place))
         if store and fills:
-            back = {fragment_dim: dim for dim, fragment_dim in facing.items()}
-            for steps in product(*map(range, fragment.extents)):
-                if steps not in owned_steps:
-                    along = [0] * len(starts[1])
-                    for fragment_dim, dim in back.items():
-                        along[dim] = steps[fragment_dim]
-                    place = self._place(sizes, starts[1], along)
-                    moves += [] if place is None else [(place, None)]
+            beyond = (steps for steps in product(*map(range, fragment.extents)) if steps not in owned_steps)
+            moves += [(place, None) for steps in beyond if (place := place_at(steps)) is not None]
         return moves
-
-    def _place(self, sizes: Sequence[int], starts: Sequence[int], steps: Sequence[int]) -> int | None:
-        """Return the offset of an element of the memory operand's box, or None if it is outside its buffer."""
-        buffer = self.other.buffer
-        coordinates = [start + step for start, step in zip(starts, steps, strict=True)]
-        if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
-            return None
-        place, swizzle = place_of(buffer, coordinates), buffer.layout.swizzle
-        return int((place if swizzle is None else swizzle.apply(place)) + buffer.storage_offset)
 
 
 def _facing(other: Region, fragment: Region) -> dict[int, int]:
@@ -185,7 +167,7 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
     count, threads = target.size, partition.threads
     for turn in round_indices(ptx, -(-count // threads)):
         flat = turn * threads + ptx.thread_index(request.scope)
-        steps, places = (_within(flat, region.extents) for region in (source, target))
+        steps, places = (coordinates_of(flat, region.extents) for region in (source, target))
         inside_source = [
             range_predicate(ptx, steps[d] + source.starts[d], source.buffer.shape[d], source.exceeds(d))
             for d in leaving
@@ -203,23 +185,12 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
             ptx.store(access, bits, ptx.constant(fill, bits), relaxed=request.relaxed)
 
 
-def _within(flat: Int, extents: tuple[int, ...]) -> list[Int]:
-    """Return the coordinates of an element of a box for its row-major index."""
-    inner, steps = prod(extents), list[Int]()
-    for extent in extents:
-        inner //= extent
-        steps.append(flat // inner % extent)
-    return steps
-
-
 def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """One guarded access a register."""
+    """Write one guarded access per register."""
     fragment, other, bits = partition.fragment, partition.other, partition.vec_bits
     store = request.src.buffer.space == "local"
     facing = _facing(other, fragment)
-    first: Int = 0
-    for digit in partition.digits:
-        first = first + digit.value(ptx.tid) * digit.step
+    first = sum([digit.value(ptx.tid) * digit.step for digit in partition.digits])
     with by_owners(ptx, partition.digits, store=store):
         for register, index in partition.elements:
             from_start, inner = [], tile_layout(fragment).size

@@ -7,7 +7,7 @@ import attrs
 from tilecopy_core.plugin import CopyRequest, Decline, Int, frozen
 from tilecopy_partitions import Guard, Side, VectorPartition, guards_of, synthesize
 
-from .box_offsets import place_of, tile_layout, why_not_memory, why_unaligned
+from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, why_unaligned
 
 
 @frozen
@@ -16,12 +16,8 @@ class Scattered(Side):
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Return the element offset (before the swizzle) of a thread's element in one round."""
-        flat, inner = round_index * shape[1] + thread, self.region.size
-        coordinates = []
-        for start, extent in zip(self.region.starts, self.region.extents, strict=True):
-            inner //= extent
-            coordinates.append(start + flat // inner % extent)
-        return place_of(self.region.buffer, coordinates)
+        steps = coordinates_of(round_index * shape[1] + thread, self.region.extents)
+        return place_of(self.region.buffer, [s + step for s, step in zip(self.region.starts, steps, strict=True)])
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
@@ -35,24 +31,13 @@ def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 
 def _partition_by_coordinates(request: CopyRequest) -> VectorPartition | Decline:
-    """Element ``i`` goes to thread ``i % threads`` in round ``i // threads``."""
+    """Return the partition in which thread ``i % threads`` copies element ``i`` in round ``i // threads``."""
     count, threads, buffer = request.dst.size, request.scope.threads, request.dst.buffer
-    for region in (request.dst, request.src):
-        if why := why_unaligned(region.buffer):
-            return Decline(why)
+    if reason := why_unaligned(request.dst.buffer) or why_unaligned(request.src.buffer):
+        return Decline(reason)
     dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.may_exceed_bounds else ()
     tail = () if count % threads == 0 else (Guard.tail(request, count, 1),)
-    whole = VectorPartition(
-        -(-count // threads),
-        threads,
-        1,
-        buffer.dtype.bits,
-        dst,
-        src,
-        ("a box cuts inside an iter of its layout",),
-        tail,
-    )
-    if not edges:
-        return whole
-    return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *tail)))
+    why = "a box cuts inside an iter of its layout"
+    whole = VectorPartition(-(-count // threads), threads, 1, buffer.dtype.bits, dst, src, (why,), tail)
+    return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *tail))) if edges else whole

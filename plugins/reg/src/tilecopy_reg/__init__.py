@@ -13,14 +13,12 @@ from tilecopy_partitions import RELAXED, first_failure, owned_fragment, relaxed_
 from .emission import emit
 from .partition import FragmentPartition, clip_to_fragment, fragment_inside, fragment_partition, sliced_other
 
-PAIRS = (("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global"))
-
 variant = Variant(
     name="reg",
     op="copy",
     priority=10,
     summary="vector loads and stores between register fragments and shared or global memory",
-    spaces=PAIRS,
+    spaces=(("shared", "local"), ("local", "shared"), ("global", "local"), ("local", "global")),
     completion="barrier",
     threads="all",
     options=(RELAXED,),

@@ -93,29 +93,14 @@ class FragmentPartition:
 
     def offset(self, tid: Int) -> Int:
         """Return the element offset that a thread's id adds in the memory operand."""
-        total: Int = 0
-        for digit in self.digits:
-            total = total + digit.value(tid) * digit.step
-        return total
+        return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
         """Return the coordinate offset that a thread's id adds along a guarded dimension of the memory operand."""
-        total: Int = 0
-        for digit in self.digits:
-            if digit.along:
-                total = total + digit.value(tid) * digit.along[number]
-        return total
+        return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request.
-
-        Returns:
-            The moves of all threads of the scope; None stands for what is filled.
-        """
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, an element offset in memory, or None to fill."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
