@@ -34,12 +34,7 @@ def fragments(request: CopyRequest) -> str | None:
     return owned_fragment(request) or owned_fragment(attrs.evolve(request, dst=request.src, src=request.dst))
 
 
-PREDICATE = (
-    scope_in("thread", "warp", "warpgroup", "cta"),
-    valid_copy,
-    whole_byte_elements,
-    fragments,
-)
+PREDICATE = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_byte_elements, fragments)
 """The checks for rules that the record does not declare."""
 
 

@@ -1,4 +1,4 @@
-"""The contiguous bytes that a copy writes in each register of a thread."""
+"""The contiguous bytes that a copy writes in each register of a thread, and the record that both permutations extend."""
 
 from __future__ import annotations
 
@@ -10,19 +10,42 @@ from tilecopy_partitions import Digit, digits_of, thread_axes
 
 @frozen
 class Field:
-    """A frozen record of contiguous bytes of one register.
-
-    Attributes:
-        register: number of the register.
-        first_byte: the first of them.
-        count_bytes: how many.
-        whole: whether they fill the register, bytes that no element can have aside.
-    """
+    """A frozen record of contiguous bytes of one register. ``whole`` says that they fill it, apart from bytes that no element has."""
 
     register: int
     first_byte: int
     count_bytes: int
     whole: bool
+
+
+@frozen
+class FragmentPermutation:
+    """A frozen record of what a copy writes into the registers of each thread that holds elements of the destination.
+
+    Attributes:
+        dst: the destination.
+        src: the source.
+        threads: threads of the scope.
+        digits: how a thread's id says that it holds some of the destination.
+        fields: what is written; those of the same registers that stay where they are are left out.
+    """
+
+    dst: Region
+    src: Region
+    threads: int
+    digits: tuple[Digit, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def registers_per_thread(self) -> int:
+        """The number of 32-bit registers of the larger fragment per thread."""
+        return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
+
+    @property
+    def written(self) -> str:
+        """The registers that are written, as the end of a summary."""
+        count = len({field.register for field in self.fields})
+        return f"into {count} registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
 
 
 def word_bytes(buffer: Buffer) -> int:

@@ -86,13 +86,8 @@ def element_moves(
 ) -> list[tuple[Any, Any]]:
     """Return ``(destination, source)`` of every element in the threads that write, both as ``(thread, register element)``.
 
-    An element whose bytes come from more than one, or change their order, has the source ``(thread, -1)``.
-
-    Args:
-        request: the copy.
-        fields: what is written.
-        words: the bytes for each field from its low end, of each lane.
-        digits: how a thread's id says that it writes.
+    ``words`` has the bytes for each field from its low end, in each lane. An element whose bytes come from more than one, or change
+    their order, has the source ``(thread, -1)``.
     """
     dst = request.dst.buffer
     size, width = dst.dtype.bytes, word_bytes(dst)

@@ -33,12 +33,9 @@ class NetworkWord:
 
 @frozen
 class PermuteStep:
-    """A frozen record of a ``prmt.b32`` of two words. Digit ``i`` of the selector chooses byte ``i`` of the result.
+    """A frozen record of a ``prmt.b32``. Digit ``i`` of the selector, of four bits, chooses byte ``i`` of the result.
 
-    Attributes:
-        low: bytes 0 to 3.
-        high: bytes 4 to 7.
-        selector: four digits of four bits.
+    It is 0 to 3 for the bytes of ``low``, and 4 to 7 for those of ``high``.
     """
 
     low: NetworkWord
@@ -105,12 +102,12 @@ class _Maker:
 
 
 def _fits(content: Content, there: Content) -> bool:
-    """Whether a word that is there has every byte that is asked for in its place."""
+    """Return whether a word has every byte that is asked for in its place."""
     return all(byte is None or byte == has for byte, has in zip(content, there, strict=True))
 
 
 def _sources(content: Content) -> list[int]:
-    """The registers that a word draws on."""
+    """Return the registers that a word draws on."""
     return sorted({byte[0] for byte in content if byte is not None})
 
 
@@ -164,13 +161,9 @@ def _ways(content: Content) -> list[tuple[list[Byte], list[Byte]]]:
 def _find_bin(
     bins: Sequence[Sequence[Byte]], by_pair: Mapping[frozenset[int], Sequence[int]], fixed: int, half: list[Byte]
 ) -> int:
-    """The first bin that has a half or has room for it, ``len(bins)`` where there is none; -1 for a whole register.
+    """Return the first bin that has a half or has room for it, ``len(bins)`` if there is none, -1 for a half of one register.
 
-    Args:
-        bins: bytes that are in one word each; the later ones may still grow.
-        by_pair: the bins that have bytes of a pair of registers, in order.
-        fixed: number of the first that may.
-        half: bytes of one register or two.
+    A bin has the bytes of one word; those from ``fixed`` on may still grow. ``by_pair`` has the bins of each pair of registers.
     """
     registers = frozenset(byte[0] for byte in half)
     if len(registers) == 1:

@@ -5,57 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
-from tilecopy_partitions import Digit
+from tilecopy_core.plugin import CopyRequest, Decline, frozen
 
-from ..byte_runs import Field, fields_of, holders, word_bytes
+from ..byte_runs import Field, FragmentPermutation, fields_of, holders, word_bytes
 from ..simulate import element_moves, follow_network, own_bytes, registers_of
 from ..source_owners import own_registers
 from .network import WORD_BYTES, Content, Network, NetworkWord, network
 
 
 @frozen
-class RegisterPermutation:
+class RegisterPermutation(FragmentPermutation):
     """A frozen record of the permutation of the registers of every thread that holds elements of the destination.
 
-    Attributes:
-        dst: the destination.
-        src: the source.
-        threads: threads of the scope.
-        digits: how a thread's id says that it holds some of the destination.
-        fields: what is written; those of the same registers that stay where they are are left out.
-        network: the ``prmt``, and for each field the word that has its bytes from the low end.
+    ``network`` has the ``prmt``, and for each field the word that has its bytes from the low end.
     """
 
-    dst: Region
-    src: Region
-    threads: int
-    digits: tuple[Digit, ...]
-    fields: tuple[Field, ...]
     network: Network
-
-    @property
-    def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the larger fragment per thread."""
-        return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     def summary(self) -> str:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         pairs = list(zip(self.fields, self.network.values, strict=True))
         moves = sum(field.whole and not value.from_step for field, value in pairs)
         inserts = sum(not field.whole for field in self.fields)
-        return (
-            f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi into {len({f.register for f in self.fields})} "
-            f"registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
-        )
+        return f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi {self.written}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request; none matters.
-        """
+        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``."""
         width = word_bytes(self.dst.buffer)
         sources = {number: own_bytes(number, width) for number in registers_of(self.network)}
         return element_moves(request, self.fields, follow_network(self.network, sources), self.digits)
@@ -82,7 +57,7 @@ def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
 
 
 def _content(field: Field, pairs: Mapping[int, int], size: int) -> Content:
-    """The source bytes of a field, and any after them."""
+    """Return the source bytes of a field, and any after them."""
     width = max(WORD_BYTES, field.count_bytes)
     first = field.register * width + field.first_byte
     source_bytes = []
@@ -93,5 +68,5 @@ def _content(field: Field, pairs: Mapping[int, int], size: int) -> Content:
 
 
 def _stays(field: Field, content: Content) -> bool:
-    """Whether the bytes of a field are there already."""
+    """Return whether the bytes of a field are in their places already."""
     return all(byte is None or byte == (field.register, field.first_byte + at) for at, byte in enumerate(content))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from tilecopy_core.plugin import frozen
 
 from ..in_thread.network import WORD_BYTES, Network, network
@@ -80,25 +82,16 @@ def butterfly(sources: LaneSources) -> Butterfly | None:
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None
-    registers = sorted({int(byte) // WORD_BYTES for byte in sources.byte.flat})
+    lane, byte = (array.transpose(0, 2, 1).ravel() for array in (sources.lane, sources.byte))
+    registers, number = np.unique(byte // WORD_BYTES, return_inverse=True)
     if len(registers) != count:
         return None
-    number = {register: position for position, register in enumerate(registers)}
-    origin = _bits(
-        [
-            lane | byte % WORD_BYTES << LANE_BITS | number[byte // WORD_BYTES] << _FIRST_WORD_BIT
-            for lane, byte in zip(
-                sources.lane.transpose(0, 2, 1).ravel().tolist(),
-                sources.byte.transpose(0, 2, 1).ravel().tolist(),
-                strict=True,
-            )
-        ]
-    )
-    return None if origin is None else _stages(origin, registers)
+    origin = _bits((lane | byte % WORD_BYTES << LANE_BITS | number << _FIRST_WORD_BIT).tolist())
+    return None if origin is None else _stages(origin, registers.tolist())
 
 
 def _bits(source: list[int]) -> list[int] | None:
-    """The source bit of each bit of the destination, where source numbers are destination numbers with bits permuted."""
+    """Return the source bit of each bit of the destination, where source numbers are destination numbers with bits permuted."""
     count = (len(source) - 1).bit_length()
     images = [source[1 << bit] for bit in range(count)]
     if sorted(images) != [1 << bit for bit in range(count)]:
@@ -110,7 +103,7 @@ def _bits(source: list[int]) -> list[int] | None:
 
 
 def _stages(origin: list[int], registers: list[int]) -> Butterfly:
-    """Exchanges for a permutation of bits: ``origin[b]`` is where bit ``b`` of the destination comes from."""
+    """Return the exchanges for a permutation of bits: ``origin[b]`` is where bit ``b`` of the destination comes from."""
     bits = range(len(origin))
     to_lanes = {origin[bit]: bit for bit in range(LANE_BITS) if origin[bit] >= LANE_BITS}
     from_lanes = [origin[bit] for bit in bits if bit >= LANE_BITS and origin[bit] < LANE_BITS]
@@ -137,7 +130,7 @@ def _stages(origin: list[int], registers: list[int]) -> Butterfly:
 
 
 def _network(origin: Mapping[int, int], registers: list[int]) -> Network:
-    """Words whose bits other than the lane's come from ``origin``."""
+    """Return the words whose bits other than the lane's come from ``origin``."""
     byte_bits = [bit for bit in origin if bit >= LANE_BITS]
 
     def byte(place: int) -> tuple[int, int]:

@@ -49,18 +49,8 @@ def _broadcast_sources(ptx: PtxBuilder, src: Buffer, needed: Collection[int]) ->
         ptx.blocks[0].once(("zeroed for shuffles", register), zero)
 
 
-class _RegisterPair(str):
-    """Two registers in braces, as one operand."""
-
-    __slots__ = ()
-
-
 class _Lanes:
-    """What depends on the lane, each computed once.
-
-    Args:
-        ptx: where it is computed.
-    """
+    """What depends on the lane, each computed once."""
 
     def __init__(self, ptx: PtxBuilder) -> None:
         self.ptx = ptx
@@ -188,12 +178,12 @@ def _halves(ptx: PtxBuilder, registers: list[Register], needed: Collection[int])
     halves: dict[int, Register] = {}
     for number in sorted({word // 2 for word in needed}):
         low, high = halves[2 * number], halves[2 * number + 1] = ptx.regs("b32", 2)
-        ptx.instr("mov.b64", _RegisterPair(f"{{{low}, {high}}}"), registers[number])
+        ptx.instr("mov.b64", f"{{{low}, {high}}}", registers[number])
     return halves
 
 
 def _join_halves(ptx: PtxBuilder, low: Register, high: Register) -> Register:
     """Two registers as one of 64 bits."""
     result = ptx.reg("b64")
-    ptx.instr("mov.b64", result, _RegisterPair(f"{{{low}, {high}}}"))
+    ptx.instr("mov.b64", result, f"{{{low}, {high}}}")
     return result

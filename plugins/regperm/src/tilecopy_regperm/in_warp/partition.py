@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen
+from tilecopy_core.plugin import CopyRequest, Decline, frozen
 from tilecopy_partitions import Digit
 
-from ..byte_runs import Field, holders, word_bytes
+from ..byte_runs import FragmentPermutation, holders, word_bytes
 from ..in_thread.network import WORD_BYTES
 from ..simulate import element_moves, simulate_butterfly, simulate_gather
 from .butterfly import Butterfly, butterfly
@@ -19,25 +19,15 @@ from .lanes import lane_sources
 
 
 @frozen
-class LanePermutation:
+class LanePermutation(FragmentPermutation):
     """A frozen record of the exchanges between lanes, the same in every warp.
 
     Attributes:
-        dst: the destination.
-        src: the source.
-        threads: threads of the scope.
-        digits: how a thread's id says that it holds some of the destination.
-        source_digits: the same of the source.
-        fields: what is written.
-        form: how the words for them are made (two for a field of 64 bits).
+        source_digits: how a thread's id says that it holds some of the source.
+        form: how the words for the fields are made (two for a field of 64 bits).
     """
 
-    dst: Region
-    src: Region
-    threads: int
-    digits: tuple[Digit, ...]
     source_digits: tuple[Digit, ...]
-    fields: tuple[Field, ...]
     form: Gather | Butterfly
 
     @property
@@ -45,26 +35,13 @@ class LanePermutation:
         """The number of shuffles that each lane executes."""
         return self.form.shuffles
 
-    @property
-    def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the larger fragment per thread."""
-        return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
-
     def summary(self) -> str:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         kind = "butterfly" if isinstance(self.form, Butterfly) else "gather"
-        return (
-            f"{kind}: {self.form.summary()} into {len({f.register for f in self.fields})} registers of "
-            f"{word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
-        )
+        return f"{kind}: {self.form.summary()} {self.written}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request; none matters.
-        """
+        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``."""
         words = simulate_butterfly(self.form) if isinstance(self.form, Butterfly) else simulate_gather(self.form)
         if word_bytes(self.dst.buffer) != WORD_BYTES:
             words = [np.concatenate(words[n : n + 2], axis=1) for n in range(0, len(words), 2)]
@@ -84,4 +61,4 @@ def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
     exchanged = butterfly(sources)
     form = gather(sources, None if exchanged is None else exchanged.shuffles) or exchanged
     assert form is not None
-    return LanePermutation(request.dst, request.src, request.scope.threads, digits, source_digits, sources.fields, form)
+    return LanePermutation(request.dst, request.src, request.scope.threads, digits, sources.fields, source_digits, form)
