@@ -25,10 +25,8 @@ def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *,
         at = _address(ptx, tcgen05.allocated_address(ptx, ptx.address(tensor.buffer.allocated_addr)), partition)
         constant = partition.column if isinstance(partition.column, int) else 0
         for transfer in partition.transfers:
-            words = [
-                local_words(ptx, fragment.buffer, register * LANES // fragment.buffer.dtype.bits, 32)
-                for register in transfer.registers
-            ]
+            first_elems = [register * LANES // fragment.buffer.dtype.bits for register in transfer.registers]
+            words = [local_words(ptx, fragment.buffer, elem, 32) for elem in first_elems]
             registers = "{" + ", ".join(str(word) for group in words for word in group or ()) + "}"
             place = f"[{at}+{(transfer.lane << 16) + constant + transfer.column}]"
             split = [transfer.split] if transfer.shape == "16x32bx2" else []
@@ -50,7 +48,6 @@ def _address(ptx: PtxBuilder, base: Register, partition: TransferPartition) -> R
     if not isinstance(lanes, int):
         address = ptx.reg("b32")
         ptx.instr("mad.lo.s32", address, ptx.value(lanes), LANES << 16, base)
-    column = (0 if isinstance(partition.column, int) else partition.column) + ptx.tid // (
-        4 * LANES
-    ) * partition.column_step
+    varying = 0 if isinstance(partition.column, int) else partition.column
+    column = varying + ptx.tid // (4 * LANES) * partition.column_step
     return address if isinstance(column, int) else tcgen05.plus_columns(ptx, address, column)

@@ -132,7 +132,7 @@ def _in_tensor(request: CopyRequest, there: TileLayout, thread: Array, element: 
 
 
 def _slabs(request: CopyRequest, thread: Array, lane: Array) -> Array:
-    """Which of the four 32 lanes each thread's warp reaches."""
+    """Return which of the four groups of 32 lanes each thread's warp reaches."""
     if request.active.cta_threads is None and request.scope.kind == "warp":  # any warp may be meant
         return np.asarray(lane.min(axis=0) // LANES)
     return thread // LANES % 4

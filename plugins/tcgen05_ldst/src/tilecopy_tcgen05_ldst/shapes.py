@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 
 from tilecopy_core.plugin import frozen
@@ -23,42 +24,29 @@ class Shape:
         high: lanes of tensor memory.
         columns: of 32 bits, of x1.
         slots: of each register of x1 the column and the lane that it adds to what a thread has.
-        most: the largest repeat: 128 registers.
+        lane: of each thread's first register.
+        column: of each thread's first register; for 16x32bx2 without the distance between the halves.
     """
 
     name: str
     high: int
     columns: int
     slots: tuple[tuple[int, int], ...]
+    lane: Array = attrs.field(eq=False)
+    column: Array = attrs.field(eq=False)
 
     @property
     def most(self) -> int:
-        """The largest repeat count."""
+        """The largest repeat count: 128 registers."""
         return 128 // len(self.slots)
-
-    @property
-    def lane(self) -> Array:
-        """The lane of each thread's first register."""
-        return {
-            "32x32b": _THREAD,
-            "16x64b": _THREAD // 4 + 8 * (_THREAD % 2),
-            "16x32bx2": _THREAD % 16,
-        }.get(self.name, _THREAD // 4)
-
-    @property
-    def column(self) -> Array:
-        """The column of each thread's first register. For 16x32bx2 it excludes the distance between the halves."""
-        return {"16x64b": _THREAD // 2 % 2, "16x128b": _THREAD % 4, "16x256b": 2 * (_THREAD % 4)}.get(
-            self.name, 0 * _THREAD
-        )
 
 
 SHAPES = (
-    Shape("32x32b", 32, 1, ((0, 0),)),
-    Shape("16x64b", 16, 2, ((0, 0),)),
-    Shape("16x128b", 16, 4, ((0, 0), (0, 8))),
-    Shape("16x256b", 16, 8, ((0, 0), (1, 0), (0, 8), (1, 8))),
-    Shape("16x32bx2", 16, 1, ((0, 0),)),
+    Shape("32x32b", 32, 1, ((0, 0),), _THREAD, 0 * _THREAD),
+    Shape("16x64b", 16, 2, ((0, 0),), _THREAD // 4 + 8 * (_THREAD % 2), _THREAD // 2 % 2),
+    Shape("16x128b", 16, 4, ((0, 0), (0, 8)), _THREAD // 4, _THREAD % 4),
+    Shape("16x256b", 16, 8, ((0, 0), (1, 0), (0, 8), (1, 8)), _THREAD // 4, 2 * (_THREAD % 4)),
+    Shape("16x32bx2", 16, 1, ((0, 0),), _THREAD % 16, 0 * _THREAD),
 )
 
 
@@ -84,10 +72,7 @@ class Fit:
 def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
     """Return the shape that each register fits, given its lane and column in each of 32 threads.
 
-    Args:
-        lanes: ``[thread, register]``, from the warp's first.
-        columns: of 32 bits, likewise.
-        scale: columns of one register: 2 where their lower halves make one.
+    Lanes and columns are arrays ``[thread, register]``. A register has ``scale`` columns: 2 where their lower halves make one.
     """
     fitting: list[Fit | None] = [None] * lanes.shape[1]
     first, apart = columns[0], columns[16] - columns[0]

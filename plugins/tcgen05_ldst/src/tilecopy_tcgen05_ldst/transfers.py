@@ -11,7 +11,7 @@ import numpy as np
 from tilecopy_core.plugin import Buffer, CopyRequest, Decline, Int, bounds_of, evaluate, frozen, wid_in_wg
 from tilecopy_partitions import fragment_and_memory, mma_fragment, tile_fragment
 
-from .places import RegisterMap, map_registers
+from .places import map_registers
 from .shapes import LANES, SHAPES, Fit, Shape, fits
 
 MOST_COLUMNS = 512
@@ -80,10 +80,6 @@ class TransferPartition:
         """Return ``(destination, source)`` of every element: ``(thread, element)`` in registers, ``(lane, element)`` in tensor memory.
 
         Where a register's thread finds it is what the PTX ISA draws for the shape (9.7.16.2.3).
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request.
         """
         fragment, tensor = fragment_and_memory(request)
         per, scale = 32 // fragment.buffer.dtype.bits, 2 if self.halves else 1
@@ -105,31 +101,28 @@ class TransferPartition:
                     place = column + columns[t] + transfer.split * (t >= 16) + warp // 4 * self.column_step
                     row = 32 * (warp % 4) + lanes[t] + lane
                     for elem in range(per):
-                        tensor_place, register_place = (
-                            (row, place * per + elem * scale),
-                            (thread, register * per + elem),
-                        )
-                        moves.append((tensor_place, register_place) if store else (register_place, tensor_place))
+                        in_tensor, in_register = (row, place * per + elem * scale), (thread, register * per + elem)
+                        moves.append((in_tensor, in_register) if store else (in_register, in_tensor))
         return moves
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
     """Return the fewest instructions, or Decline with the reason and, if there is one, a layout that would fit."""
-    register_map = map_registers(request)
-    answer = register_map if isinstance(register_map, Decline) else _transfers_of(request, register_map)
-    if isinstance(answer, Decline):
-        fitting = _fitting(request)
-        return Decline(f"{answer.reason}; {fitting} would fit") if fitting else answer
+    answer = _transfers_of(request)
+    if isinstance(answer, Decline) and (fitting := _fitting(request)):
+        return Decline(f"{answer.reason}; {fitting} would fit")
     return answer
 
 
-def _transfers_of(request: CopyRequest, register_map: RegisterMap) -> TransferPartition | Decline:
+def _transfers_of(request: CopyRequest) -> TransferPartition | Decline:
+    register_map = map_registers(request)
+    if isinstance(register_map, Decline):
+        return register_map
     fragment, tensor = fragment_and_memory(request)
     name, scale = fragment.buffer.name, 2 if register_map.halves else 1
     base = register_map.columns[:, :1, :1]
-    other = (register_map.lanes != register_map.lanes[:1]) | (
-        register_map.columns - base != register_map.columns[:1] - base[:1]
-    )
+    from_base = register_map.columns - base
+    other = (register_map.lanes != register_map.lanes[:1]) | (from_base != from_base[:1])
     if other.any():
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
@@ -213,7 +206,7 @@ def _group_registers(
 
 
 def _runs(units: Sequence[tuple[int, tuple[int, ...]]], step: int) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
-    """Units that follow each other, as long as can be."""
+    """Yield the longest runs of units that follow each other."""
     units_at = dict[int, list[tuple[int, tuple[int, ...]]]]()
     for unit in units:
         units_at.setdefault(unit[0], []).append(unit)
@@ -242,23 +235,14 @@ def _fitting(request: CopyRequest) -> str | None:
     warps = request.scope.threads // LANES
     if len(shape) != 2:
         return None
-    name, axis = (
-        BY_BITS[fragment.buffer.dtype.bits],
-        ", warp_axis=wid_in_wg" if request.scope.kind == "warpgroup" else "",
-    )
+    name, axis = BY_BITS[fragment.buffer.dtype.bits], wid_in_wg if request.scope.kind == "warpgroup" else None
     for candidate in SHAPES[:4]:
         if shape[0] % (candidate.high * warps) or shape[1] % (candidate.columns * (32 // fragment.buffer.dtype.bits)):
             continue
-        layout = tile_fragment(
-            mma_fragment(candidate.name, "C", name), shape, (warps, 1), warp_axis=wid_in_wg if axis else None
-        )
+        layout = tile_fragment(mma_fragment(candidate.name, "C", name), shape, (warps, 1), warp_axis=axis)
         other = Buffer(shape, fragment.buffer.dtype, space="local", layout=layout, name=fragment.buffer.name)[:, :]
-        candidate_request = (
-            attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
-        )
-        register_map = map_registers(candidate_request)
-        if isinstance(register_map, RegisterMap) and isinstance(
-            _transfers_of(candidate_request, register_map), TransferPartition
-        ):
-            return f"tile_fragment(mma_fragment({candidate.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){axis})"
+        fitted = attrs.evolve(request, src=other) if request.src is fragment else attrs.evolve(request, dst=other)
+        if isinstance(_transfers_of(fitted), TransferPartition):
+            named_axis = f", warp_axis={axis}" if axis else ""
+            return f"tile_fragment(mma_fragment({candidate.name!r}, 'C', {name!r}), {shape}, ({warps}, 1){named_axis})"
     return None
