@@ -67,37 +67,13 @@ from .vector_partition import (
 # In the order of the table in docs/plugins.md.
 __all__ = ["by_descending_stride", "orders_of", "refine", "slice_layout"]
 __all__ += ["WIDTHS_BITS", "Run", "Side", "VectorPartition", "synthesize", "widest"]
-__all__ += [
-    "ChunkPartition",
-    "partition_chunks",
-    "emit_chunks",
-    "bulk_destination",
-    "mapa",
-    "Guard",
-    "guards_of",
-    "Masks",
-    "emit_with_edges",
-]
+__all__ += ["ChunkPartition", "partition_chunks", "emit_chunks", "bulk_destination", "mapa"]
+__all__ += ["Guard", "guards_of", "Masks", "emit_with_edges"]
 __all__ += ["branch_on_edges", "range_predicate", "all_of", "opposite"]
 __all__ += ["AddressBase", "SideAddresses", "emit_cp_async", "batches", "round_indices", "emit_through_registers"]
-__all__ += [
-    "Digit",
-    "axis_index",
-    "by_thread",
-    "local_words",
-    "read_local",
-    "write_local",
-    "digits_of",
-    "fragment_and_memory",
-    "owned_fragment",
-    "owner_conditions",
-    "owning_threads",
-    "by_owners",
-    "thread_axes",
-    "why_no_owners",
-    "mma_fragment",
-    "tile_fragment",
-]
+__all__ += ["Digit", "axis_index", "by_thread", "local_words", "read_local", "write_local", "digits_of"]
+__all__ += ["fragment_and_memory", "owned_fragment", "owner_conditions", "owning_threads", "by_owners", "thread_axes"]
+__all__ += ["why_no_owners", "mma_fragment", "tile_fragment"]
 __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", "tcgen05"]
 __all__ += ["TensorMap", "tensor_place", "HostBytes"]
 __all__ += ["Check", "first_failure", "no_replica", "scope_in", "whole_byte_elements", "masked_access"]

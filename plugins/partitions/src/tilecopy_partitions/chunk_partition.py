@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from math import gcd
 
-from tilecopy_core.errors import PtxError, RequestError
-from tilecopy_core.plugin import (
-    Address,
-    CopyRequest,
-    Decline,
-    Int,
-    Iter,
-    Pair,
-    PtxBuilder,
-    Region,
-    Register,
-    TileLayout,
-    bounds_of,
-    divisor_of,
-    frozen,
-    is_multiple,
-    key_of,
-    m,
-    short_repr,
-    structural_equal,
-)
+from tilecopy_core.errors import PtxError, RequestError, short_repr
+from tilecopy_core.integers import Int, bounds_of, divisor_of, is_multiple, key_of
+from tilecopy_core.layout import Iter, Pair, TileLayout, m
+from tilecopy_core.plugin import Address, CopyRequest, Decline, PtxBuilder, Region, Register, frozen, structural_equal
 from tilecopy_core.ptx import Operand
 
 from .round_loop import SideAddresses, round_indices

@@ -12,38 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core import RequestError, thread, warp, warpgroup, wgid
+from tilecopy_core import RequestError, laneid, thread, tid_in_wg, tx, warp, warpgroup, warpid, wgid, wid_in_wg
 from tilecopy_core.description import is_thread_id
 from tilecopy_core.errors import short_repr
-from tilecopy_core.integers import constant_of, symbols_of
-from tilecopy_core.plugin import (
-    Axis,
-    Condition,
-    CopyRequest,
-    Decline,
-    Expr,
-    Int,
-    Iter,
-    Pair,
-    PtxBuilder,
-    Region,
-    Scope,
-    TileLayout,
-    bounds_of,
-    evaluate,
-    frozen,
-    is_int_like,
-    laneid,
-    m,
-    tid_in_wg,
-    tx,
-    warpid,
-    wid_in_wg,
-)
+from tilecopy_core.integers import Condition, Expr, Int, bounds_of, constant_of, evaluate, is_int_like, symbols_of
+from tilecopy_core.layout import Axis, Iter, Pair, TileLayout, m
+from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Region, Scope, frozen
 
 _SCOPES = ("thread", "warp", "warpgroup", "cta")
 """Scopes inside a CTA, from fine to coarse: a thread axis counts those of one inside another."""
-
 _THREAD_AXES = (tx, tid_in_wg, laneid, warpid, wid_in_wg, wgid)
 _THREADS = {scope.kind: scope.threads for scope in (thread(), warp(), warpgroup())}
 

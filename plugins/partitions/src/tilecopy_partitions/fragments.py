@@ -11,22 +11,9 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from tilecopy_core import LayoutError, RequestError, wgid
-from tilecopy_core.errors import TEXT, checked, did_you_mean, instance_of, one_of, optional
-from tilecopy_core.layout import checked_extents
-from tilecopy_core.plugin import (
-    Axis,
-    Iter,
-    S,
-    TileLayout,
-    dtype_of,
-    laneid,
-    m,
-    row_major,
-    short_repr,
-    warpid,
-    wid_in_wg,
-)
+from tilecopy_core import LayoutError, RequestError, laneid, warpid, wgid, wid_in_wg
+from tilecopy_core.errors import TEXT, checked, did_you_mean, instance_of, one_of, optional, short_repr
+from tilecopy_core.layout import Axis, Iter, S, TileLayout, checked_extents, dtype_of, m, row_major
 
 _INT8, _INT4, _FP8 = ("int8", "uint8"), ("int4", "uint4"), ("float8_e4m3fn", "float8_e5m2")
 _RESULTS: Mapping[str, tuple[str, ...]] = {

@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tilecopy_core.description import differs_within, warp
-from tilecopy_core.integers import Atom, Symbol, add, of_atom, sum_of
-from tilecopy_core.layout import along, fuse, surely_leaves
-from tilecopy_core.plugin import (
-    Access,
-    Address,
-    Buffer,
-    CopyRequest,
-    Expr,
-    Int,
-    Iter,
-    PtxBuilder,
-    Register,
-    Scope,
-    Swizzle,
-    m,
-)
+from tilecopy_core.integers import Atom, Expr, Int, Symbol, add, of_atom, sum_of
+from tilecopy_core.layout import Iter, Swizzle, along, fuse, m, surely_leaves
+from tilecopy_core.plugin import Access, Address, Buffer, CopyRequest, PtxBuilder, Register, Scope
 from tilecopy_core.ptx import IMMEDIATE_REACH_BYTES
 
 from .edge_predicates import all_of, opposite, range_predicate

@@ -8,27 +8,9 @@ from math import prod
 import attrs
 
 from tilecopy_core import RequestError
-from tilecopy_core.integers import add, mul, sub
-from tilecopy_core.layout import fuse
-from tilecopy_core.plugin import (
-    CopyRequest,
-    Decline,
-    Expr,
-    Int,
-    Iter,
-    Pair,
-    Region,
-    Swizzle,
-    TileLayout,
-    bounds_of,
-    divisor_of,
-    frozen,
-    fuse_pairs,
-    is_multiple,
-    key_of,
-    m,
-    structural_equal,
-)
+from tilecopy_core.integers import Expr, Int, add, bounds_of, divisor_of, is_multiple, key_of, mul, sub
+from tilecopy_core.layout import Iter, Pair, Swizzle, TileLayout, fuse, fuse_pairs, m
+from tilecopy_core.plugin import CopyRequest, Decline, Region, frozen, structural_equal
 
 WIDTHS_BITS = (128, 64, 32, 16, 8)
 """Vector widths of ordinary loads and stores, widest first."""
