@@ -71,14 +71,7 @@ def prefetch_fits(request: CopyRequest) -> str | None:
     return why and f"option prefetch: {why}"
 
 
-PREDICATE = (
-    valid_copy,
-    whole_byte_elements,
-    no_replica,
-    one_mbarrier,
-    fits_one_phase,
-    prefetch_fits,
-)
+PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one_phase, prefetch_fits)
 """The checks for rules that the record does not declare; each returns a reason to decline, or None."""
 
 

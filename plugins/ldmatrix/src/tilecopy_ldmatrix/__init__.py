@@ -38,12 +38,9 @@ def whole_warps(request: CopyRequest) -> str | None:
     """Check that the scope consists of whole warps."""
     with LOCK:
         from .forms import LANES
-    last_warp_threads = request.scope.threads % LANES
-    return (
-        f"the scope must consist of warps of {LANES} threads, but its last warp has {last_warp_threads}"
-        if last_warp_threads
-        else None
-    )
+    if last_warp_threads := request.scope.threads % LANES:
+        return f"the scope must consist of warps of {LANES} threads, but its last warp has {last_warp_threads}"
+    return None
 
 
 def words_of_32_bits(request: CopyRequest) -> str | None:

@@ -110,18 +110,10 @@ class MatrixPartition:
 
     def offset(self, tid: Int) -> Int:
         """Return the element offset, in the shared buffer, of the row that a thread addresses in the first batch."""
-        total = self.memory.offset_on(m)
-        for digit in (*self.rows, *self.warps):
-            total = total + digit.value(tid) * digit.step
-        return total
+        return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)`` in the fragment, an element offset in memory.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request.
-        """
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, or an element offset in memory."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -256,11 +248,7 @@ def _of_form(
     rows, parts = one
     base = layout.offset_on(m)
     assert isinstance(base, int)
-    loose = (
-        base
-        if base % register_elems
-        else next((piece.stride for piece in remaining if piece.stride % register_elems), None)
-    )
+    loose = next((at for at in (base, *(piece.stride for piece in remaining)) if at % register_elems), None)
     if loose is not None:
         return f"a matrix must begin at a register of {register_elems} elements, but begins at register element {loose}"
     chosen: list[FragmentPiece] = []
@@ -277,22 +265,17 @@ def _of_form(
 
 
 def _one_matrix(
-    form: MatrixForm, remaining: list[FragmentPiece], each: int, name: str
+    form: MatrixForm, remaining: list[FragmentPiece], register_elems: int, name: str
 ) -> tuple[list[FragmentPiece], list[int]] | str:
-    """Remove one matrix from the remaining pieces; return its rows as pieces of a row's number, and the starts of its registers.
-
-    Args:
-        form: of the matrix.
-        remaining: the pieces of a warp.
-        each: elements of a register.
-        name: of the shared operand.
-    """
+    """Remove one matrix from the remaining pieces; return its rows as pieces of a row's number, and the starts of its registers."""
     rows, parts = list[FragmentPiece](), [0]
     inner = 1
     for it in reversed(form.columns.shard):
-        if it.axis == m and int(it.stride) >= each:  # the instruction's next register, wherever the fragment has it
+        if (
+            it.axis == m and int(it.stride) >= register_elems
+        ):  # the instruction's next register, wherever the fragment has it
             half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
-            if half is None or half.stride % each:
+            if half is None or half.stride % register_elems:
                 return f"two registers of a lane must hold the halves of a row, {inner} elements apart in {name}, but none do"
             _take_innermost(remaining, half, 2)
             parts = [0, half.stride]

@@ -14,14 +14,12 @@ from tilecopy_partitions import first_failure, tcgen05
 if TYPE_CHECKING:
     from .partition import AtomPartition
 
-PAIRS = (("shared", "tmem"),)
-
 variant = Variant(
     name="tcgen05_cp",
     op="copy_async",
     priority=10,
     summary="tcgen05.cp from shared to tensor memory; the caller commits to an mbarrier",
-    spaces=PAIRS,
+    spaces=(("shared", "tmem"),),
     features=("tcgen05",),
     options=(
         Option("cta_group", (int,), "1 or 2, the number of participating CTAs; by default that of the kernel, else 1"),
@@ -69,12 +67,7 @@ def cta_group(request: CopyRequest) -> str | None:
     return None
 
 
-PREDICATE = (
-    valid_copy,
-    element_width,
-    has_address,
-    cta_group,
-)
+PREDICATE = (valid_copy, element_width, has_address, cta_group)
 """The checks for rules that the record does not declare."""
 
 

@@ -137,10 +137,6 @@ class AtomPartition:
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
-
-        Args:
-            request: the copy.
-            values: of every symbol of the request.
         """
         buffer, fields, moves = request.src.buffer, self.descriptor, list[tuple[tuple[int, int], int]]()
         width = buffer.dtype.bits
@@ -220,11 +216,8 @@ def _tiles(
         if shape.replica == replica and shape.lanes == lanes and structural_equal(offset, 0):
             fitting.append((shape, [(0, list(by_lane.values()))]))
     first = [lane for lane in lanes if lane < LANES // 4]
-    if (
-        not replica
-        and isinstance(offset, int)
-        and set(lanes) == {lane + 32 * warp for lane in first for warp in range(4)}
-    ):
+    of_each_warp = {lane + 32 * warp for lane in first for warp in range(4)}
+    if not replica and isinstance(offset, int) and set(lanes) == of_each_warp:
         rows = [(lane + offset, [by_lane[lane + 32 * warp] for warp in range(4)]) for lane in first]
         if 0 <= offset < LANES // 4 - first[-1]:
             fitting.append((BY_NAME["4x256b"], rows))
@@ -232,10 +225,8 @@ def _tiles(
         return fitting
     fits = [shape for shape in SHAPES if shape.lanes == lanes]
     if fits and replica not in [shape.replica for shape in fits]:
-        needed = (
-            " or ".join(f"R[{it.extent} : {it.stride} @ TLane]" for shape in fits for it in shape.replica) or "none"
-        )
-        return f"destination {name} must have the replica {needed} for its {len(lanes)} lanes, got {list(replica)}"
+        needed = [f"R[{it.extent} : {it.stride} @ TLane]" for shape in fits for it in shape.replica]
+        return f"destination {name} must have the replica {' or '.join(needed) or 'none'} for its {len(lanes)} lanes, got {list(replica)}"
     if fits:
         return f"the box must begin at lane 0, because {fits[0].name} writes {len(lanes) * len(fits[0].copies)} lanes from there, got lane {offset}"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from math import gcd, prod
 
@@ -48,13 +49,9 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of a part of a dimension of the region: ``extent`` coordinates with a step of ``unit``.
+    """A frozen record of a part of the global region's dimension ``dim``: ``extent`` coordinates with a step of ``unit``.
 
-    Attributes:
-        dim: dimension of the global region.
-        extent: how many.
-        unit: coordinates from one to the next.
-        shared: elements from one to the next in shared memory, before the swizzle.
+    In shared memory, before the swizzle, they are ``shared`` elements apart.
     """
 
     dim: int
@@ -108,13 +105,7 @@ class BoxPartition:
 
 
 def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
-    """Return the boxes of a copy between a tile in shared memory and a region of a global array.
-
-    Args:
-        request: the copy.
-        tile: its operand in shared memory.
-        array: its operand in global memory.
-    """
+    """Return the boxes of a copy between a tile in shared memory and a region of a global array."""
     size = array.buffer.dtype.bytes
     if size > MOST_ELEMENT_BYTES:
         return Decline(f"elements of a tensor map must have 1, 2, 4 or 8 bytes, got {size} ({array.buffer.dtype})")
@@ -229,8 +220,7 @@ def _of_pieces(
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} must be contiguous in the same dimension, but are not")
     inner = pieces[0].dim
-    axes, boxes = list[MapDimension](), list[DimensionPiece]()
-    steps = list[DimensionPiece]()
+    axes, boxes, steps = list[MapDimension](), list[DimensionPiece](), list[DimensionPiece]()
     fixed = [
         dim
         for dim in range(len(array.starts))
@@ -263,23 +253,16 @@ def _of_pieces(
             remainder = DimensionPiece(
                 piece.dim, piece.extent // box_extent, piece.unit * box_extent, piece.shared * box_extent
             )
-            remaining.insert(
-                next((at for at, other in enumerate(remaining) if other.shared > remainder.shared), len(remaining)),
-                remainder,
-            )
+            insort(remaining, remainder, key=lambda piece: piece.shared)
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [MapDimension(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
-    why = why_too_large(array, axes, strides)
-    if why := why or why_misaligned(tile, array, layout, pieces, steps, axes, strides, mode):
+    if why := why_too_large(array, axes, strides) or why_misaligned(
+        tile, array, layout, pieces, steps, axes, strides, mode
+    ):
         return Decline(why)
-    dims = [array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes]
-    tensor = TensorMap(
-        array.buffer,
-        tuple(dims),
-        tuple(strides[axis.dim] * axis.unit * size for axis in axes[1:]),
-        tuple(axis.box for axis in axes),
-        swizzle=mode,
-    )
+    sizes = tuple(array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes)
+    strides_bytes = tuple(strides[axis.dim] * axis.unit * size for axis in axes[1:])
+    tensor = TensorMap(array.buffer, sizes, strides_bytes, tuple(axis.box for axis in axes), swizzle=mode)
     iters = [Iter(piece.extent, piece.shared) for piece in reversed([*boxes, *steps])]
     elems, count = prod(piece.extent for piece in boxes), prod(piece.extent for piece in steps)
     along = [
