@@ -56,15 +56,9 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """The results of the requests of one or several chunks of a variant.
+    """The results of the requests of one or several chunks of a variant, with the keys of all requests that were drawn.
 
-    Attributes:
-        chunk: the chunk's name.
-        variant: its variant.
-        keys: the key of each request that was drawn.
-        lowered: the number of requests that were lowered, run, and right.
-        coverage: dimension -> kind -> the number of right requests of this kind.
-        failures: the wrong requests.
+    ``lowered`` requests were lowered, run, and right; ``coverage`` has their number by dimension and kind.
     """
 
     chunk: str

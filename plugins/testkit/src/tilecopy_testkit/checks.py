@@ -37,6 +37,7 @@ ACCEPTS = "a plain copy must be accepted for every pair of memories of the recor
 FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 """The least long stride, the modulus that it preserves, the most steps along it, and the most bytes of an array."""
+FALLBACK = "tilecopy_testkit_fallback"
 ON_GPU = "the results of the GPU must be equal to the oracle's"
 
 
@@ -154,17 +155,9 @@ def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
 
 def _fallback(record: tc.Variant) -> SimpleNamespace:
     """Return a variant that accepts every copy at the lowest priority; it is only used for plans."""
-    variant = tc.Variant(
-        name="tilecopy_testkit_fallback",
-        op=record.op,
-        priority=-(2**31),
-        summary="accepts everything",
-        spaces=record.spaces,
-        options=tuple(attrs.evolve(option, required=False, default=None) for option in record.options),
-        completion=record.completion,
-        completion_steps=record.completion_steps,
-        threads="any",
-        edges=True,
+    options = tuple(attrs.evolve(option, required=False, default=None) for option in record.options)
+    variant = attrs.evolve(
+        record, name=FALLBACK, priority=-(2**31), options=options, threads="any", edges=True, features=()
     )
     return SimpleNamespace(
         variant=variant,
@@ -180,7 +173,7 @@ def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
     The variant must lower it if the record does not require the options.
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
-    registry.register(_fallback(subject.record), name="tilecopy_testkit_fallback")
+    registry.register(_fallback(subject.record), name=FALLBACK)
     for case in accepted_cases(subject, count, seed="options"):
         asked = request_of(subject, case)
         if asked is None or partition_of(subject, asked[1]) is None:  # what it needs is known in a kernel alone

@@ -26,11 +26,8 @@ Mutator = Callable[[Draw, CaseSpace, CopyCase], CopyCase]
 def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
     """Return a case after up to four random mutations."""
     one = case_space.variant.threads == "one"
-    if (
-        "tmem" in case.spaces
-        or case.spaces == ("local", "local")
-        or not draw.choose([False, True, True, True, True, True] if one else [False] * 3 + [True])
-    ):
+    odds = [False, True, True, True, True, True] if one else [False] * 3 + [True]
+    if "tmem" in case.spaces or case.spaces == ("local", "local") or not draw.choose(odds):
         return case
     mutated = _stage(draw, case) if one and draw.choose([True] * 7 + [False]) else case
     for _ in range(draw.choose([0, 1, 2, 2, 3, 4])):

@@ -98,26 +98,24 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
 
     # the fragment: registers of several elements, repeated (with more of them than are copied), for each warp
     down, across, tile = _register_iters(shape, per_column, repeats, more)
-    lanes_of_all = [(2, tile, "m")] if both else []
-    axis = {"warpgroup": "wid_in_wg", "cta": "warpid", "warp": ""}[scope]
-    if axis:
-        lanes_of_all.insert(0, (4, 1, axis))
-    inner = [(per_column, 1, "m")] if per_column > 1 else []
-    twice = [(2, 4, "warpid")] if (scope, threads) == ("cta", 256) else []
-    sliced = 0 if shape == "16x32bx2" or twice else draw.choose(range(more + 1))
-    kept = repeats if not (shape == "16x32bx2" or twice) else repeats + more
+    axis = {"warpgroup": "wid_in_wg", "cta": "warpid", "warp": "laneid"}[scope]
+    axis_warps, times = (1 if scope == "warp" else 4), (2 if (scope, threads) == ("cta", 256) else 1)
+    iters = ((axis_warps, 1, axis), (1 + both, tile, "m"), *down, (times, 4, "warpid"), *across, (per_column, 1, "m"))
+    whole = shape == "16x32bx2" or times == 2
+    sliced = 0 if whole else draw.choose(range(more + 1))
+    kept = repeats + more if whole else repeats
     unit = prod(e for e, _, _ in columns) * per_column
-    unit_lanes = high * (2 if both else 1)
-    height = unit_lanes * (4 if axis else 1)
-    warp, warps = draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)]) if axis else (0, 1)  # that own what is copied
-    width = unit * (repeats + more) * (2 if twice else 1)
-    extents = (unit_lanes * warps, unit * kept * (2 if twice else 1))
+    unit_lanes = high * (1 + both)
+    warp, warps = (
+        (0, 1) if scope == "warp" else draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)])
+    )  # that own the box
+    extents = (unit_lanes * warps, unit * kept * times)
     fragment = Operand(
         "local",
-        (height, width),
+        (unit_lanes * axis_warps, unit * (repeats + more) * times),
         extents,
         (AffineStart(unit_lanes * warp), AffineStart(unit * sliced)),
-        tuple(it for it in (*lanes_of_all, *down, *twice, *across, *inner) if it[0] > 1) or ((1, 1, "m"),),
+        tuple(it for it in iters if it[0] > 1) or ((1, 1, "m"),),
         offset=(("m", per_column * draw.choose([0, 0, 0, 2])),),
     )
 

@@ -9,19 +9,9 @@ from typing import Annotated, Any, get_type_hints
 import attrs
 import msgspec
 import tilecopy as tc
-from tilecopy.validators import FUNCTION, mapping_of
+from tilecopy.validators import FUNCTION, instance_of, integer_in, mapping_of, one_of, optional, tuple_of
 
-from tilecopy_core.errors import (
-    TEXT,
-    Validator,
-    instance_of,
-    integer,
-    integer_in,
-    one_of,
-    optional,
-    short_repr,
-    tuple_of,
-)
+from tilecopy_core.errors import TEXT, Validator, integer, short_repr
 from tilecopy_core.plugin import is_int_like
 
 MOST = 2**62

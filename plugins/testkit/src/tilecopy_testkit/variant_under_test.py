@@ -11,7 +11,7 @@ from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy.validators import FUNCTION, mapping_of
 
-from tilecopy_core.errors import attribute, checked, instance_of, optional, short_repr, tuple_of
+from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
 from .case_space import CaseSpace, Draw
@@ -46,7 +46,10 @@ def source_of(plugin: Any) -> Source:
                 f"plugin must name an installed variant, got {short_repr(plugin)}: install its package"
             )
         return sources[0]
-    name = attribute(attribute(plugin, "variant"), "name")
+    try:
+        name = getattr(getattr(plugin, "variant", None), "name", None)
+    except Exception:  # an object's own
+        name = None
     if not isinstance(name, str):
         raise tc.PluginError(
             f"plugin must have an attribute 'variant', a tilecopy_core.Variant with a name, got {short_repr(plugin)}"

@@ -33,12 +33,7 @@ def widest(
 ) -> int | None:
     """Return the bits of the widest vector that fits all values of the starts, or None.
 
-    Args:
-        places_at: for each value, the places on each side.
-        elem_bits: bits of an element.
-        most_elems: the most elements of a vector.
-        threads: number of threads that share the elements, or 1 if the places are those of one thread.
-        widths_bits: widths to try, widest first.
+    ``places_at`` has the places on each side for each value, of one thread, or of all ``threads`` that share the elements.
     """
     for bits in widths_bits:
         vec = bits // elem_bits
