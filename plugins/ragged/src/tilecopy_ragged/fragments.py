@@ -8,18 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilecopy_core.plugin import (
-    Access,
-    CopyRequest,
-    Decline,
-    Iter,
-    PtxBuilder,
-    Region,
-    Register,
-    evaluate,
-    frozen,
-    m,
-)
+from tilecopy_core.plugin import Access, CopyRequest, Decline, Iter, PtxBuilder, Region, Register, evaluate, frozen, m
 from tilecopy_partitions import (
     Digit,
     all_of,

@@ -236,12 +236,7 @@ def _tiles(
 
 
 def _atoms(
-    request: CopyRequest,
-    target: TileLayout,
-    source: TileLayout,
-    tiles: _Tiles,
-    columns: list[Pair],
-    shape: CopyShape,
+    request: CopyRequest, target: TileLayout, source: TileLayout, tiles: _Tiles, columns: list[Pair], shape: CopyShape
 ) -> AtomPartition | str:
     """Return the copies of one shape and the descriptor of their rows, or the reason why the rows have no descriptor."""
     bits = request.src.buffer.dtype.bits

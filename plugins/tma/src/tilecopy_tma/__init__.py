@@ -26,6 +26,7 @@ from tilecopy_partitions import (
     bulk_destination,
     first_failure,
     fits_one_phase,
+    guards_of,
     mbarrier_of,
     no_replica,
     one_mbarrier,
@@ -65,7 +66,7 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
     """Check that elements out of bounds are filled with zeros, and that the tile is inside its buffer."""
-    if request.may_exceed_bounds and any(any(request.dst.exceeds(dim)) for dim in range(len(request.dst.starts))):
+    if request.may_exceed_bounds and guards_of(request.dst):
         return f"a tensor copy writes whole boxes to shared memory, but {request.dst} may exceed its buffer"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
         return (

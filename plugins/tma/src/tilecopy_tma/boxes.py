@@ -159,12 +159,8 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
     layout = array.layout
     if not isinstance(layout, TileLayout):
         return getattr(layout, "strides", None)
-    if (
-        layout.axes not in ((m,), ())
-        or layout.replica
-        or layout.swizzle
-        or not structural_equal(layout.offset_on(m), 0)
-    ):
+    plain = layout.axes in ((m,), ()) and not layout.replica and not layout.swizzle
+    if not plain or not structural_equal(layout.offset_on(m), 0):
         return None
     if array.shape == tuple(it.extent for it in layout.shard):
         return layout.strides
@@ -219,14 +215,13 @@ def _of_pieces(
     overhangs = [request.may_exceed_bounds and any(array.exceeds(dim)) for dim in range(len(array.starts))]
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
         return Decline(f"{array} and {tile} must be contiguous in the same dimension, but are not")
-    inner = pieces[0].dim
     axes, boxes, steps = list[MapDimension](), list[DimensionPiece](), list[DimensionPiece]()
     fixed = [
         dim
         for dim in range(len(array.starts))
         if array.extents[dim] == 1 and (overhangs[dim] or not structural_equal(array.starts[dim], 0))
     ]
-    others = {piece.dim for piece in pieces} - {inner}
+    others = {piece.dim for piece in pieces} - {pieces[0].dim}
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
     if room < 0:
         return Decline(
@@ -256,9 +251,8 @@ def _of_pieces(
             insort(remaining, remainder, key=lambda piece: piece.shared)
     carried = {(axis.dim, axis.unit) for axis in axes}
     axes += [MapDimension(dim, 1, 1) for dim in [*sorted(others), *fixed] if (dim, 1) not in carried]
-    if why := why_too_large(array, axes, strides) or why_misaligned(
-        tile, array, layout, pieces, steps, axes, strides, mode
-    ):
+    why = why_too_large(array, axes, strides)
+    if why := why or why_misaligned(tile, array, layout, pieces, steps, axes, strides, mode):
         return Decline(why)
     sizes = tuple(array.buffer.shape[axis.dim] if axis.unit == 1 else axis.box for axis in axes)
     strides_bytes = tuple(strides[axis.dim] * axis.unit * size for axis in axes[1:])
@@ -287,10 +281,9 @@ def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, .
     """Return why an extent or a stride exceeds the limits of a tensor map at every launch, or None."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
-        if (least := bounds_of(extent)[0] or 0) > MOST_EXTENT:
-            return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got {least}"
-        if bounds_of(extent)[1] == 0:
-            return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got 0"
+        least, most = bounds_of(extent)
+        if (least or 0) > MOST_EXTENT or most == 0:
+            return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got {least or 0}"
         if (least := bounds_of(step)[0] or 0) < 0:
             return f"{array}: the stride of dimension {axis.dim} must not be negative for a tensor map, but it may be {least}"
         if least >= STRIDE_LIMIT_BYTES:

@@ -8,6 +8,7 @@ from tilecopy_core.plugin import LOCK, CopyRequest, Decline, PtxBuilder, Variant
 from tilecopy_partitions import (
     SideAddresses,
     first_failure,
+    guards_of,
     no_replica,
     round_indices,
     tensor_place,
@@ -33,7 +34,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 def tile_is_whole(request: CopyRequest) -> str | None:
     """Check that the tile is inside its buffer, because it is read whole."""
-    if request.may_exceed_bounds and any(any(request.src.exceeds(dim)) for dim in range(len(request.src.starts))):
+    if request.may_exceed_bounds and guards_of(request.src):
         return f"a tensor copy reads whole boxes from shared memory, but {request.src} may exceed its buffer"
     return None
 
