@@ -50,17 +50,7 @@ _LONGEST_NAME = 100
 
 @checked(folder=PATH, op=TEXT, source=TEXT, destination=TEXT)
 def write_package(folder: Path, name: str, op: str, source: str, destination: str) -> list[Path]:
-    """Write the package of a new variant, and return its files.
-
-    Args:
-        folder: the folder to write; it must not exist, or be empty.
-        name: the name of the variant.
-        op: ``copy`` or ``copy_async``.
-        source: the state space of the source.
-        destination: the state space of the destination.
-
-    Returns:
-        The files, in order.
+    """Write the package of a new variant to a folder that is empty or does not exist, and return its files in order.
 
     Raises:
         RequestError: the name is invalid or taken, no template fits, or the folder is not empty or cannot be written.
