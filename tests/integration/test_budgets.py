@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_703,
     "draw": 2_280,
     "dsmem": 130,
-    "emulator": 19_500,
+    "emulator": 19_525,
     "export": 1_562,
     "gmem_smem": 72,
     "kernel": 8_930,

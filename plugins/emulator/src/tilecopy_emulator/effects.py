@@ -226,24 +226,33 @@ class Parts:
 
 def parts_of(instruction: Instruction) -> Parts:
     """Return the parsed opcode of an ``ld`` or ``st``."""
-    name, mods = instruction.opcode[0], modifiers_of(instruction.opcode)
+    parts = _parts_or_fault(instruction.opcode)
+    if isinstance(parts, str):
+        raise refuse(instruction, parts)
+    return parts
+
+
+@lru_cache(maxsize=1 << 12)
+def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
+    """Return the parsed opcode of an ``ld`` or ``st``, or what is wrong with it."""
+    name, mods = opcode[0], modifiers_of(opcode)
     type, count = mods.type, mods.count or 1
     known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")
     if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in mods.rest):
-        raise refuse(instruction, f"{name} must have one type that memory can hold, such as .b32")
+        return f"{name} must have one type that memory can hold, such as .b32"
     unknown = [part for part in mods.rest if part not in known]
     if type == "b128":  # the type of its registers
         unknown += [f"v{count}"] if mods.count else []
         type, count = "b64", 2
     if unknown:
-        raise refuse(instruction, f"the modifier '.{unknown[0]}' is not supported")
+        return f"the modifier '.{unknown[0]}' is not supported"
     strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
     if strong != bool(mods.scope) or (volatile and strong):
-        raise refuse(instruction, "a scope is required with .relaxed, .acquire and .release, and not allowed otherwise")
+        return "a scope is required with .relaxed, .acquire and .release, and not allowed otherwise"
     element = REGISTER_BITS[type] // 8
     total, limit = element * count, 32 if element >= 4 and mods.space in ("global", "") else min(16, 4 * element)
     if total > limit:
-        raise refuse(instruction, f"this access must have at most {limit} bytes, got {count} x {element}-byte elements")
+        return f"this access must have at most {limit} bytes, got {count} x {element}-byte elements"
     access = AccessKind(mods.space, total, mods.order or "weak", mods.scope or "gpu", volatile, None, "nc" in mods.rest)
     return Parts(access, type, count, element)
 

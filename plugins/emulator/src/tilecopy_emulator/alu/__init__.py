@@ -7,6 +7,7 @@ unsigned arrays. Threads, registers and memory have no part in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from . import compare, convert, floats, integers, video
 from .forms import TYPES, Form, Mode, UndefinedResultError
@@ -21,11 +22,13 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
     """Return the forms of an opcode from a table, each with the opcode's types and modifiers. The forms differ only in their operands."""
+    return list(_matches(opcode, tuple(table.get(opcode[0], ()))))
+
+
+@lru_cache(maxsize=1 << 12)
+def _matches(opcode: tuple[str, ...], forms: tuple[Form, ...]) -> tuple[tuple[Form, Mode], ...]:
+    """Return the forms that match an opcode, with its mode."""
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
-    matches = []
-    for form in table.get(opcode[0], ()):
-        mode = form.match(types, modifiers)
-        if mode is not None:
-            matches.append((form, mode))
-    return matches
+    modes = ((form, form.match(types, modifiers)) for form in forms)
+    return tuple((form, mode) for form, mode in modes if mode is not None)

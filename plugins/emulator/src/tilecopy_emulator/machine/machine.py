@@ -70,7 +70,7 @@ class Machine(Memories):
         self.participation = Participation(self)
         self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
-    def run(self) -> Blocked | None:  # noqa: C901, PLR0912 (the loop over instructions, where a call costs every step)
+    def run(self) -> Blocked | None:  # noqa: C901, PLR0912, PLR0915 (the loop over instructions, where a call costs every step)
         """Execute until every thread has exited. Return None, or why no thread can continue without another batch."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
@@ -89,11 +89,13 @@ class Machine(Memories):
                     guard, unless, branches = guards[at]
                     active = self.lanes
                     if guard:
-                        condition = self.uniform(self.read(guard, active), active)
-                        if unless:
-                            condition = ~condition
-                        if not condition.all():
-                            active = self.index(active)[condition]
+                        condition = self.read(guard, active)
+                        if condition.size == 1:  # one value for all lanes
+                            active = active if condition.item() != unless else self.ids[:0]
+                        else:
+                            condition = self.uniform(condition, active) != unless
+                            if not condition.all():
+                                active = self.index(active)[condition]
                     size = self.units if active is FULL else len(active)
                     if size:
                         if branches:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -126,7 +127,7 @@ class AccessKind:
     exchange: bool = False
     scan: Scan | None = attrs.field(default=None, eq=False)
 
-    @property
+    @cached_property
     def strength(self) -> int:
         """The strength of the access: its scope and size as one number, 0 for an ordinary access (see shadow.py)."""
         return strength(self.reach, self.bytes) if self.reach else WEAK

@@ -186,7 +186,7 @@ class ShadowMemory:
             Conflict: it races with an earlier write.
         """
         before = self.writer[cells]
-        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        other = (((before ^ stamps) & ACTOR_MASK != 0) & (before != 0)).nonzero()[0]
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=True)
         if self.count and self.logged[cells].any():
@@ -204,7 +204,7 @@ class ShadowMemory:
             self.push(cells, stamps)
             return
         before = self.reader[cells]
-        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        other = (((before ^ stamps) & ACTOR_MASK != 0) & (before != 0)).nonzero()[0]
         if len(other):
             ordered, _ = judge(other, before[other])
             lost = other[~ordered]
@@ -212,7 +212,7 @@ class ShadowMemory:
                 self.push(cells[lost], before[lost])
         self.reader[cells] = stamps
         if len(cells) > 1:
-            lost = np.nonzero(self.reader[cells] != stamps)[0]
+            lost = (self.reader[cells] != stamps).nonzero()[0]
             if len(lost):  # several lanes of this instruction read one cell
                 self.push(cells[lost], stamps[lost])
 
@@ -229,7 +229,7 @@ class ShadowMemory:
         strong = len(stamps) > 0 and bool(strength_of(stamps[0]))
         kind = OBSERVED if modifies else WROTE
         before = self.writer[cells]
-        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        other = (((before ^ stamps) & ACTOR_MASK != 0) & (before != 0)).nonzero()[0]
         if len(other):
             exempt = self._demand(other, before[other], cells, judge, wrote=True, equal=equal)
             if exempt.any():
@@ -238,7 +238,7 @@ class ShadowMemory:
         if strong:
             self._keep_weak(cells, before, WROTE)
         before = self.reader[cells]
-        other = np.nonzero(((before ^ stamps) & ACTOR_MASK != 0) & (before != 0))[0]
+        other = (((before ^ stamps) & ACTOR_MASK != 0) & (before != 0)).nonzero()[0]
         if len(other):
             self._demand(other, before[other], cells, judge, wrote=False)
         if strong:
@@ -261,7 +261,7 @@ class ShadowMemory:
         self.writer[cells] = stamps
         self.reader[cells] = 0
         if len(cells) > 1:
-            lost = np.nonzero(self.writer[cells] != stamps)[0]
+            lost = (self.writer[cells] != stamps).nonzero()[0]
             if len(lost):
                 if not strong:
                     if equal is not None:

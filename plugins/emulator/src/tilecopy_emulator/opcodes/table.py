@@ -165,7 +165,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
     A later table is tried if a handler refuses, and only with a longer prefix. An opcode that PTX does not have is
     supported only by other packages; the emulator's handlers may still say what is wrong with it.
     """
-    refusal = UnsupportedPtxError(f"'{instruction.text}': '{instruction.opcode[0]}' is not supported", instruction.line)
+    refusal: UnsupportedPtxError | None = None
     refused = 0
     for table in (_builtin, handlers, _others):
         names = table()
@@ -186,6 +186,8 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
                     raise
                 refusal, refused = refuse(instruction, f"PTX has no '{instruction.spelled}'"), length
                 break
+    if refusal is None:
+        refusal = refuse(instruction, f"'{instruction.opcode[0]}' is not supported")
     aside = [f"'{package.name}': {package.reason}"[:_MOST_TOLD_CHARACTERS] for package in packages() if package.reason]
     if aside:
         more = f"; and {len(aside) - _MOST_TOLD} more: run tilecopy doctor" if len(aside) > _MOST_TOLD else ""

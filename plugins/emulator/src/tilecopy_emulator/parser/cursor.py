@@ -67,15 +67,15 @@ class Cursor:
 
     def accept(self, kind: str) -> bool:
         """Take the next token if it has this kind; return True if it does."""
-        if self.token.kind == kind:
-            self.at += 1
-            return True
-        return False
+        taken = self.tokens[self.at].kind == kind
+        self.at += taken
+        return taken
 
     def expect(self, kind: str, what: str = "") -> Token:
         """Take the next token. It must have this kind."""
-        if self.token.kind != kind:
-            self.fail(f"expected {what or repr(kind)}, got '{self.token.text}'")
+        token = self.tokens[self.at]
+        if token.kind != kind:
+            self.fail(f"expected {what or repr(kind)}, got '{token.text}'")
         return self.advance()
 
     def word(self, what: str) -> str:
@@ -171,7 +171,7 @@ class Cursor:
         operands: set[int] = set()
         opened = [self.expect("{")]
         while opened:
-            before, token = self.tokens[self.at - 1], self.token
+            before, token = self.tokens[self.at - 1], self.tokens[self.at]
             if token.kind == "end":
                 self.fail("this '{' is never closed", opened[0].line)
             if token.kind == ";" and opened[-1].start in operands:

@@ -54,6 +54,8 @@ class GlobalArray:
     def __init__(self, name: str, data: Any, base: int, *, writable: bool, space: str) -> None:
         self.name, self.data, self.base, self.writable, self.space = name, data, base, writable, space
         self.skew = base & 255
+        address = data.ctypes.data
+        self.word_sizes = {size for size in WORDS if not (len(data) % size or base % size or address % size)}
         self.shadow: ShadowMemory | None = None
         self.log: list[tuple[Any, int, Any, Any]] = []
         self.log_bytes = 0
@@ -181,7 +183,7 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
     if size > 16:
         return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
     data, word = array.data, WORDS[size]
-    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+    if size in array.word_sizes:
         words = data.view(word)[offsets // size if size > 1 else offsets]
         return words.view(np.uint8).reshape(*offsets.shape, size)
     return data[offsets[..., None] + np.arange(size)]
@@ -196,7 +198,7 @@ def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
         return
     array.note(offsets, size)
     data, word = array.data, WORDS[size]
-    if len(data) % size == 0 and array.base % size == 0 and data.ctypes.data % size == 0:
+    if size in array.word_sizes:
         data.view(word)[offsets // size if size > 1 else offsets] = np.ascontiguousarray(raw).view(word)[..., 0]
     else:
         data[offsets[..., None] + np.arange(size)] = raw
