@@ -100,7 +100,9 @@ def short_repr(value: object) -> str:
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
-        text = " ".join(repr(value)[: 20 * _SHOWN_CHARACTERS].split())  # more is never shown
+        if type(value) is tuple or type(value) is list:
+            value = value[:_SHOWN_CHARACTERS]  # each element takes characters: more is never shown
+        text = " ".join(repr(value)[: 20 * _SHOWN_CHARACTERS].split())
         if not isinstance(value, (str, bytes)):
             text = without_addresses(text)
     except KeyboardInterrupt:

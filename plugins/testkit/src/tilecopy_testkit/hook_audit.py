@@ -21,6 +21,8 @@ MAX_CALLS = {"tilecopy_predicate": 100_000, "tilecopy_partition": 1_000_000, "ti
 """The most calls and returns of Python and C functions in one call of a hook. 100,000 take about 10 ms, and the core itself takes
 1 ms per copy."""
 
+_PLAIN_TYPES = {int, str, bool, float, type(None)}
+
 
 class _Environment(MutableMapping[str, str]):
     """The environment, with the names of the variables that were accessed."""
@@ -57,11 +59,13 @@ def _compared_fields(kind: type) -> tuple[str, ...] | None:
 def snapshot(value: Any) -> Any:
     """Return the nested contents of a record, to compare the record before and after a call."""
     kind: Any = type(value)
+    if kind in _PLAIN_TYPES:
+        return value
+    if kind is tuple or isinstance(value, (tuple, list)):
+        return tuple(map(snapshot, value))
     names = _compared_fields(kind)
     if names is not None:
-        return kind.__name__, tuple(snapshot(getattr(value, name)) for name in names)
-    if isinstance(value, (tuple, list)):
-        return tuple(map(snapshot, value))
+        return kind.__name__, tuple([snapshot(getattr(value, name)) for name in names])
     if hasattr(value, "items"):
         return tuple(sorted((str(name), snapshot(entry)) for name, entry in value.items()))
     if isinstance(value, np.ndarray):
