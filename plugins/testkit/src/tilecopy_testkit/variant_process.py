@@ -1,13 +1,22 @@
-"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads cases from standard input."""
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads cases from standard input.
+
+The process stays until this one ends, because its start takes longer than the answers. It forks for each variant, so that none is
+loaded when it answers for the next.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
@@ -18,6 +27,9 @@ from .copy_case import CopyCase
 from .hook_audit import snapshot
 from .properties import build_kernel, decision_of, request_of
 from .variant_under_test import OPTIONS, VariantUnderTest
+
+MOST_SECONDS = 120
+"""The time for a reply, after which the process ends."""
 
 
 def reference_of(plugin: Any) -> str | None:
@@ -64,32 +76,64 @@ def answers_elsewhere(
         return None
     makers = {name: make for name, make in subject.options.items() if name not in OPTIONS}
     try:
-        asked = pickle.dumps((reference, makers, dict(subject.arguments), cases[::-1]))
+        question = pickle.dumps((reference, makers, dict(subject.arguments), cases[::-1]))
     except Exception:  # a maker may be a function that no other process finds
         return None
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tilecopy_testkit.variant_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
-        )
-        for hash_seed in hash_seeds
-    ]
-    streams = [process.communicate(pickle.dumps(sys.path) + asked, timeout=120) for process in started]
-    for process, (_, errors) in zip(started, streams, strict=True):
-        if process.returncode:
-            raise tc.PluginError(f"another process cannot run {reference}: {errors.decode().strip().splitlines()[-1]}")
-    return [json.loads(output.splitlines()[-1]) for output, _ in streams]
+    processes = [_process(hash_seed) for hash_seed in hash_seeds]
+    if not hasattr(os, "fork"):
+        _process.cache_clear()  # they answer once
+    for process in processes:
+        pickle.dump((Path.cwd(), sys.path, question), process.stdin)
+        process.stdin.flush()
+    replies = [json.loads(process.stdout.readline() or '"it has ended"') for process in processes]
+    for reply in replies:
+        if isinstance(reply, str):
+            raise tc.PluginError(f"another process cannot run {reference}: {reply}")
+    return replies
+
+
+@cache
+def _process(hash_seed: int) -> Any:
+    """Start a process with a hash seed, which reads questions and writes replies."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tilecopy_testkit.variant_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+    )
+    atexit.register(process.communicate)
+    return process
+
+
+def _reply(folder: Path, path: list[str], question: bytes) -> Any:
+    """Return the answers to a question, or the error that it raised."""
+    try:
+        os.chdir(folder)
+        sys.path[:] = path
+        reference, options, arguments, cases = pickle.loads(question)  # noqa: S301 - from the process that asks
+        plugin = resolve_name(reference) if ":" in reference else reference
+        return answers(VariantUnderTest.of(plugin, options=options, arguments=arguments), cases)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def main() -> None:
-    """Print the answers to the cases that are read from standard input."""
-    sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
-    reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
-    plugin = resolve_name(reference) if ":" in reference else reference
-    print(json.dumps(answers(VariantUnderTest.of(plugin, options=options, arguments=arguments), cases)))
+    """Write a line of JSON for each question on standard input: the answers, or a text that says what failed."""
+    warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)  # this process starts no threads
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what plugins print is not a reply
+    questions = os.fdopen(os.dup(0), "rb")
+    while questions.peek(1):
+        asked = pickle.load(questions)  # noqa: S301 - from the process that asks
+        if hasattr(os, "fork") and (child := os.fork()):
+            if status := os.waitpid(child, 0)[1]:
+                print(json.dumps(f"it ended with status {status}"), file=replies, flush=True)
+            continue
+        if hasattr(signal, "alarm"):
+            signal.alarm(MOST_SECONDS)
+        print(json.dumps(_reply(*asked)), file=replies, flush=True)
+        os._exit(0)
 
 
 if __name__ == "__main__":
