@@ -29,15 +29,19 @@ FIRST = next(iter(SYMBOLS))
 
 
 ATOMS, FACTORS = st.sampled_from(INTEGERS), st.integers(1, 20)
-LEAVES = st.one_of(st.integers(-40, 40), ATOMS)
+LEAVES, RIGHT = st.one_of(st.integers(-40, 40), ATOMS), st.integers(-2, 6)
+
+
+VALUES = st.tuples(*map(st.sampled_from, SYMBOLS.values()))
 
 
 @cache
 def among(*values: Any) -> st.SearchStrategy[Any]:
-    """Return the strategy of some values; Hypothesis checks every new object, which takes longer than a draw."""
+    """Return the strategy of some values, the same at each call: Hypothesis checks every new object, which takes longer than a draw."""
     return st.sampled_from(values)
 
 
+@cache
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     """Random index arithmetic."""
@@ -59,19 +63,21 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> tc.Int:
     return left * number if kind == "*" else left // number if kind == "//" else left % number
 
 
+@cache
 @st.composite
 def environments(draw: st.DrawFn) -> dict[Symbol, int]:
     """A value for each symbol, as declared."""
-    return {found: draw(among(*values)) for found, values in SYMBOLS.items()}
+    return dict(zip(SYMBOLS, draw(VALUES), strict=True))
 
 
+@cache
 @st.composite
 def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[Condition, Callable[[dict[Symbol, int]], bool]]:
     """A condition, and its truth as Python has it."""
     kind = draw(among("compare", "and", "or", "not")) if depth else "compare"
     if kind == "compare":
         name = draw(among("eq", "ne", "lt", "le", "gt", "ge"))
-        compare, left, right = getattr(operator, name), draw(ATOMS), draw(st.integers(-2, 6))
+        compare, left, right = getattr(operator, name), draw(ATOMS), draw(RIGHT)
         return compare(left, right), lambda env: compare(evaluate(left, env), right)
     first, is_first = draw(conditions(depth - 1))
     if kind == "not":
