@@ -126,7 +126,11 @@ def tests(session: nox.Session) -> None:
     sync(session, "test")
     shutil.rmtree(EMULATED_TEXTS, ignore_errors=True)
     EMULATED_TEXTS.mkdir(parents=True)
-    session.run("pytest", "-n", "2", *session.posargs, env={"TILECOPY_EMULATED_TEXTS": str(EMULATED_TEXTS)})
+    environment = {
+        "TILECOPY_EMULATED_TEXTS": str(EMULATED_TEXTS),
+        "PYTHONDONTWRITEBYTECODE": "",  # compiling all modules in each process takes longer than most tests
+    }
+    session.run("pytest", "-n", "2", *session.posargs, env=environment)
 
 
 @nox.session

@@ -27,6 +27,7 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         self.folder, self.recording = folder, True
         self.texts: deque[tuple[Any, str]] = deque(maxlen=256)
+        self.names: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -44,10 +45,14 @@ class Recorder:
 
         def compiling(program: Any) -> Any:
             compiled = compile_steps(program)
-            texts = list(self.texts)  # another thread may add one meanwhile
+            texts = reversed(list(self.texts))  # another thread may add one meanwhile
             text = next((text for known, text in texts if known is program.instructions), None)
-            if text is not None and all(hold(each, program).needs.known for each in program.instructions):
-                self._write(text, str(program.target))
+            if text is not None and self.recording:
+                raw = text.encode(errors="surrogatepass")
+                name = f"{hashlib.sha256(raw).hexdigest()[:32]}.{program.target}.ptx"
+                if name not in self.names and all(hold(each, program).needs.known for each in program.instructions):
+                    (self.folder / name).write_bytes(raw)
+                    self.names.add(name)
             return compiled
 
         parser._parse, run.compile_program = reading, compiling  # type: ignore[assignment]
@@ -57,10 +62,3 @@ class Recorder:
         """Leave out the texts of a test with the marker."""
         self.recording = item.get_closest_marker(MARKER) is None
         return (yield)
-
-    def _write(self, text: str, target: str) -> None:
-        if self.recording:
-            digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-            file = self.folder / f"{digest[:32]}.{target}.ptx"
-            if not file.exists():
-                file.write_bytes(text.encode(errors="surrogatepass"))

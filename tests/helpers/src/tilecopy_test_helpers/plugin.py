@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
+from functools import partial
+from pathlib import Path
 
 import pytest
 from tilecopy.executors import get_executor, unavailable_reason
@@ -23,12 +26,18 @@ from .nvidia import without_nvidia
 def pytest_configure(config: pytest.Config) -> None:
     """Record the texts that the emulator runs, where a folder for them is named. JAX takes memory of a GPU as it needs it.
 
-    The programs that tests start share compiled modules, also where none is written beside the sources.
+    Workers of xdist and the programs that tests start share compiled modules, also where none is written beside the sources: then
+    pytest's cache has those of the next run, too.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        config.add_cleanup(folder.cleanup)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        temporary = Path(tempfile.gettempdir()).resolve()
+        if config.pluginmanager.hasplugin("cacheprovider") and os.access(config.rootpath, os.W_OK):
+            folder = config.cache.mkdir("bytecode")
+            passing = folder / temporary.relative_to(temporary.anchor)  # modules in temporary folders
+        else:
+            folder = passing = Path(tempfile.mkdtemp())
+        config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
     record(config)
     config.addinivalue_line(
         "markers", "nvidia: needs NVIDIA's compilers, and is skipped where they are missing on purpose"
