@@ -15,15 +15,17 @@ from install_subset import COPIES
 from tilecopy import S, TileLayout
 from tilecopy.assemblers import assemble, available_assemblers
 from tilecopy_emulator import run_ptx
+from tilecopy_test_helpers.forked_programs import run_program
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_partitions.catalog import KNOWN_VARIANTS
 
 TOOLS = str(Path(__file__).parents[2] / "tests" / "tools")
 ALONE = """
-import sys
+import sys, warnings
 from importlib.abc import MetaPathFinder
 
+warnings.simplefilter("error")
 name, package, folder = sys.argv[1:]
 
 class Absent(MetaPathFinder):
@@ -48,8 +50,7 @@ print(tilecopy.ptx_text(plan, "alone", registry))
 def alone(name: str) -> str:
     """The text of a variant's copy, planned where no package of ours but the core, the partitions and the variant's can be imported."""
     module = KNOWN_VARIANTS[name].package.replace("-", "_")
-    command = [sys.executable, "-W", "error", "-c", ALONE, name, module, TOOLS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_program(ALONE, name, module, TOOLS, modules=("numpy", "attrs", "pluggy", "importlib.metadata"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

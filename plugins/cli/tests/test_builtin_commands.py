@@ -23,9 +23,11 @@ from click.testing import CliRunner, Result
 from tilecopy_cli.builtin_commands import tilecopy as command
 from tilecopy_cli.command import read_npy
 from tilecopy_cli.standard_streams import say
+from tilecopy_test_helpers.forked_programs import run_program
 from tilecopy_test_helpers.mentions import mentions
 
 RUN = [sys.executable, "-c", "from tilecopy_cli import main; main()"]
+IMPORTED = ("tilecopy_cli.builtin_commands", "tilecopy_emulator.executor")
 
 POSIX = pytest.mark.skipif(
     not hasattr(os, "mkfifo"), reason="Windows has no FIFOs, POSIX signals or limits of a process"
@@ -33,9 +35,8 @@ POSIX = pytest.mark.skipif(
 
 
 def tilecopy(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RUN, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **environ}
-    )
+    """The command in a process of its own."""
+    return run_program(RUN[-1], *arguments, modules=IMPORTED, environment=os.environ | environ)
 
 
 def here(*arguments: object, **environ: str) -> Result:
@@ -118,14 +119,8 @@ def test_edges_that_no_installed_variant_lowers_name_the_package(folder: Path, p
         "for plugin in default_registry().plugins():\n"
         "    if plugin.name != 'seedlike': default_registry().unregister(plugin.name)\n"
     )
-    command = [sys.executable, "-c", f"{code}{RUN[-1]}", "run", "in.npy", "out.npy", "--executor", "emulator"]
-    done = subprocess.run(
-        [*command, "--tile", "16x16"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    words = ("run", "in.npy", "out.npy", "--executor", "emulator", "--tile", "16x16")
+    done = run_program(f"{code}{RUN[-1]}", *words, modules=IMPORTED, environment=os.environ | {"PYTHONPATH": path})
     assert done.returncode == 1 and not (folder / "out.npy").exists()
     assert mentions("seedlike").search(done.stderr) and mentions("plugins/gmem_smem").search(done.stderr)
 

@@ -77,7 +77,7 @@ CHILD = r"""
 import contextlib, io, json, os, sys, warnings
 import numpy as np
 import tilecopy as tc
-import tilecopy_core.registry
+import tilecopy_bulk.instructions, tilecopy_core.registry, tilecopy_cuda.cuda, tilecopy_emulator.bulk, tilecopy_emulator.mma
 from pathlib import Path
 from tilecopy.executors import get_executor, choose_executor, executors
 from tilecopy_emulator import run_ptx

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from textwrap import dedent
 
 import pytest
 from tilecopy import LaunchError
 from tilecopy_emulator.extending import form
+from tilecopy_test_helpers.forked_programs import run_program
 from tilecopy_test_helpers.mentions import mentions
 
 MODULE = """
@@ -75,9 +74,7 @@ def outcome(tmp_path, program, *packages):
         (tmp_path / f"{name}_instructions.py").write_text(dedent(module))
     code = dedent(PROGRAM) + dedent(program)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    return run_program(code, modules=("tilecopy_emulator.executor",), environment=environment)
 
 
 ACME = ("acme", ["acme = acme_instructions"], MODULE)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tilecopy.executors import executors
+from tilecopy_test_helpers.forked_programs import run_program
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.metadata_folders import GROUP
 
@@ -111,15 +112,10 @@ PLAN = """
 
 
 def python(folder: Path, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])} | environ,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path} | environ
+    imported = ("tilecopy_core.dispatch.plan", "tilecopy_cli.builtin_commands")
+    return run_program(textwrap.dedent(code), modules=imported, environment=environment, folder=folder)
 
 
 def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
