@@ -156,19 +156,20 @@ class Driver:
         """Return the error for a driver call that returned ``code``, and record whether the context was lost."""
         string_code, text = self.api.cuGetErrorString(code)
         code_text = f"{code.name} ({int(code)}): {'unknown error' if int(string_code) or not text else text.decode()}"
-        if int(code) in _CONTEXT_ENDED or self.sticky_error is not None:
-            if self.sticky_error is None:
-                self.sticky_error = f"{code_text}, reported by {what}"
-                return LaunchError(
-                    f"{what}: {code_text}. This launch or earlier work caused it (launches are asynchronous). The CUDA context "
-                    "is lost, so this process cannot run anything on the GPU any more. Start a new process; "
-                    'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
-                )
+        if self.sticky_error is not None:
             return self.context_lost_error(what)
-        capture = (
-            ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
-        )
-        return LaunchError(f"{what}: {code_text}{capture if int(code) in _CAPTURING else ''}")
+        if int(code) in _CONTEXT_ENDED:
+            self.sticky_error = f"{code_text}, reported by {what}"
+            return LaunchError(
+                f"{what}: {code_text}. This launch or earlier work caused it (launches are asynchronous). The CUDA context "
+                "is lost, so this process cannot run anything on the GPU any more. Start a new process; "
+                'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
+            )
+        if int(code) in _CAPTURING:
+            code_text += (
+                ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
+            )
+        return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:
         """Return the error for a call made after the context was lost."""

@@ -73,11 +73,7 @@ class LoadedKernel:
 
 
 class Modules:
-    """The modules that an executor has loaded. The caller must hold the executor's lock.
-
-    Args:
-        driver: the driver that loaded them.
-    """
+    """The modules that an executor has loaded. The caller must hold the executor's lock."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver

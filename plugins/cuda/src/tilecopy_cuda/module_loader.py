@@ -25,11 +25,7 @@ _COMPILER_NOT_FOUND, _UNSUPPORTED_PTX_VERSION = 221, 222
 
 
 class ModuleLoader:
-    """A loader of kernels as modules of the current context, by ``cuModuleLoadDataEx`` of their PTX.
-
-    Args:
-        driver: the driver.
-    """
+    """A loader of kernels as modules of the current context, by ``cuModuleLoadDataEx`` of their PTX."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver

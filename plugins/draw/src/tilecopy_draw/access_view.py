@@ -91,12 +91,9 @@ def _subtitle(trace: CopyTrace) -> str:
     local = f" In registers: {registers}." if "local" in trace.request.spaces else ""
     if "tmem" in trace.request.spaces:
         return f"One box = the lanes of one warp and the columns that one instruction moves. Label: instruction.{local}"
-    matrices = any("matrix" in step.opcode for step in trace.steps)
-    who = (
-        "a row of a matrix. Label: the thread that supplies its address"
-        if matrices
-        else "moved by one thread in one instruction. Label: thread"
-    )
+    who = "moved by one thread in one instruction. Label: thread"
+    if any("matrix" in step.opcode for step in trace.steps):
+        who = "a row of a matrix. Label: the thread that supplies its address"
     return f"{box}, {who}{more}.{local}"
 
 

@@ -254,9 +254,8 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
     receiver = int(touched[1].cta.min(initial=harness.copy.cluster - 1)) if request.dst.buffer.space == "shared" else 0
     by_engine = harness.record.threads == "one"
     sides: list[CopySide] = []
-    for name, region, (elements, element_starts), accesses in zip(
-        ("source", "destination"), regions, placed, touched, strict=True
-    ):
+    names = ("source", "destination")
+    for name, region, (elements, element_starts), accesses in zip(names, regions, placed, touched, strict=True):
         start = tuple(int(evaluate(start, harness.values)) for start in region.starts)
         by_threads = region.buffer.space in ("global", "shared") and len(accesses) > 0 and not by_engine
         sides.append(CopySide(name, region, start, elements, element_starts, accesses, by_threads))

@@ -152,11 +152,8 @@ def _numbers(function: CopyFunction) -> dict[Key, ScalarArgument]:
 
 
 def _constant(function: CopyFunction, operand: BufferArgument) -> str:
-    written = any(
-        isinstance(other, BufferArgument) and other.written and other.buffer.memory is operand.buffer.memory
-        for other in function.arguments
-    )
-    return "" if written else "const "
+    written = [a.buffer.memory for a in function.arguments if isinstance(a, BufferArgument) and a.written]
+    return "" if any(memory is operand.buffer.memory for memory in written) else "const "
 
 
 def _parameter(argument: Argument, function: CopyFunction) -> str:
