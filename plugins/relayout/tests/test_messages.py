@@ -84,7 +84,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), out=np.zeros((6, 4), np.int32)),
             tc.RequestError,
-            "out has dtype int32 but the array has float32; relayout does not convert dtypes",
+            "out must have the array's dtype float32, got int32: relayout does not convert dtypes",
         ),
         (
             lambda: run((1, 0), out=[[0.0] * 4] * 6),

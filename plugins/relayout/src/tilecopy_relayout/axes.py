@@ -113,7 +113,7 @@ class Pattern:
         return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
 
     def dimensions(self, tokens: Sequence[Term], spread: Sequence[str]) -> list[DimensionTerms]:
-        """Return the dimensions of a side, with the names ``spread`` in place of ``...``."""
+        """Return the dimensions of one side of the pattern. The names ``spread`` replace ``...``."""
         groups: list[DimensionTerms] = []
         opened: Term | None = None
         inside: list[Term] = []

@@ -24,7 +24,7 @@ _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read once, and only until it is too long."""
+    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read once, up to the first item too many."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -38,7 +38,7 @@ def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]
 
 
 def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
-    """Return integers, one per dimension, as a tuple. ``rule`` is the text for an error that says what ``values`` must be."""
+    """Return ``values`` as a tuple of integers, one per dimension. An error message says that they must be ``rule``."""
     items = items_of(name, values, rule)
     integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
     known = tuple(value for value in integers if value is not None and abs(value) < _MOST)
@@ -54,7 +54,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
-    """Return the axis lengths of a pattern, by name. ``refuse`` raises an error with the message if a length is invalid."""
+    """Return the axis lengths of a pattern, by name. If a length is invalid, ``refuse`` is called with the message."""
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
@@ -69,5 +69,5 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refus
 
 
 def normalize(name: str) -> str:
-    """Return a name in the normal form of Python's identifiers and keyword arguments (NFKC)."""
+    """Return a name in normal form NFKC, as Python normalizes identifiers and keyword arguments."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)

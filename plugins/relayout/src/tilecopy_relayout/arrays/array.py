@@ -1,4 +1,4 @@
-"""The reader of arrays of any framework: address, shape, strides, element size and device."""
+"""The function that reads an array of any framework: its address, shape, strides, element size and device."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class SideArray:
 
     @property
     def place(self) -> str:
-        """The location of the array, for messages."""
+        """The memory that holds the array, as text for messages."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
-        """Return a NumPy view of the array as words, with the shape and strides of ``side``. It is valid while ``self`` exists."""
+        """Return a NumPy view of the array's memory with the shape and strides of ``side``. The view is valid while ``self`` exists."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         view: Any = np.ndarray(side.shape, dtype, memory, self.memory.start - low, side.strides_bytes)

@@ -1,4 +1,4 @@
-"""The choice of the GPU that launches, and the synchronization if array and result are on two GPUs."""
+"""The choice of the GPU that launches a relayout, and the synchronization of two GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .frameworks import driver
 
 @frozen
 class DevicePlacement:
-    """A frozen record of the numbers of the GPUs of a relayout: of the one that launches, the array's and the result's."""
+    """A frozen record of three GPU numbers of a relayout: the GPU that launches, the array's GPU and the result's GPU."""
 
     launching: int
     source: int
@@ -57,15 +57,15 @@ class CrossDeviceSync:
         for name, side in (("array", source), ("out", destination)):
             if not side.framework.has_streams:
                 why_not = (
-                    f"stream= is required, because the array is {source.place}, out is {destination.place}, and {name} is a "
-                    f"{type(side.owner).__name__}, which has no current stream: pass a stream, and order the work on both GPUs"
+                    f"stream= is required: the array is {source.place}, out is {destination.place}, and {name} is a "
+                    f"{type(side.owner).__name__} without a current stream; pass a stream, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
         return cls((here.device, here.stream), (other.device, other.stream), why_not)
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """Yield the stream to launch on. The launch waits for the other GPU's stream, whose later work waits for the launch.
+        """Yield the stream to launch on. The launch waits for the other GPU's stream; later work on that stream waits for the launch.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.

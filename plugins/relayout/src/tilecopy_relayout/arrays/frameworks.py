@@ -42,7 +42,7 @@ class Framework:
                 "a NumPy array, and assign it to a[...] after the call" if where == "out" else f"np.asarray(a){lazy}"
             )
             raise RequestError(
-                f"{where} must be an array in memory, got {kind}, which only returns copies of its elements: pass {instead}"
+                f"{where} must be an array in memory, got {kind} that only returns copies of its elements: pass {instead}"
             )
         return array
 
@@ -53,7 +53,7 @@ class Framework:
         )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Return the array that the caller gets, after the work that writes ``result`` was enqueued on the stream."""
+        """Return the array for the caller. The work that writes ``result`` is already enqueued on the stream."""
         return result
 
     def out_error(self, out: Any) -> str | None:
@@ -124,7 +124,7 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return why the tensor must not be written if autograd records it, or None."""
+        """Return an error message if autograd records the tensor, which would miss the write, or None."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
@@ -233,7 +233,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, because JAX does not. Return the result, committed and weakly typed if the array is."""
+        """Wait for the stream, and return the result. It is committed to a device or weakly typed if ``array`` is."""
         import jax
 
         with _as_typed(array):
@@ -249,7 +249,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return why ``out`` must not be written: every JAX array is immutable."""
+        """Return the error message for ``out=``: every JAX array is immutable."""
         return "JAX arrays are immutable: omit out=, and use the new array"
 
 

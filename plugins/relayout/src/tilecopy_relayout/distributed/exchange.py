@@ -38,7 +38,10 @@ _MOST_KINDS = 64
 
 
 class ShardsCall(NamedTuple):
-    """A tuple of a call's arguments without tensors and group: see :class:`~tilecopy_relayout.distributed.shards.RankRequest`."""
+    """A named tuple of a call's arguments, except the tensors and the group.
+
+    The fields are those of :class:`~tilecopy_relayout.distributed.shards.RankRequest`.
+    """
 
     axes: Any
     sizes: Mapping[str, Any]
@@ -48,7 +51,7 @@ class ShardsCall(NamedTuple):
     total: int | None = None
 
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
-        """Return the arguments of the operator. An ``extent`` of -1 stands for the extent that ``torch.chunk`` gives."""
+        """Return the arguments of the torch operator. An extent of -1 stands for the extent that ``torch.chunk`` gives."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
@@ -63,7 +66,7 @@ class ShardsCall(NamedTuple):
         ), torch_internals.group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
-        """Return the rearrangement of the whole array, from the shape of a part."""
+        """Return the rearrangement of the whole array. ``shape`` is the shape of a rank's part."""
         whole: Any = [*shape[: self.shard_dim], self.total, *shape[self.shard_dim :][1:]]
         return rearrangement(self.axes, whole, self.sizes)
 

@@ -69,7 +69,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Yield the boxes that one rank sends to another. They are boxes of the whole array in its split dimensions."""
+        """Yield the boxes that one rank sends to another. Coordinates are those of the whole array, in its split dimensions."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -90,13 +90,13 @@ class Shards:
                     yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return where a box lies in the sender's part of the array. ``strides`` are those of the part, in elements."""
+        """Return the memory of a box in the sender's part of the array. ``strides`` are those of the part, in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return where a box lies in the receiver's part of the result. ``strides`` are those of the part, in elements."""
+        """Return the memory of a box in the receiver's part of the result. ``strides`` are those of the part, in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
@@ -152,7 +152,7 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """Return the number of a dimension, from 0, for a value that may be negative."""
+    """Return the index of a dimension, at least 0. A negative ``value`` counts from the last dimension."""
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
         raise RequestError(f"{name} must be one of the {rank} dimensions of {what}, got {short_repr(value)}")
@@ -163,7 +163,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 class RankRequest(NamedTuple):
-    """A named tuple of the arguments of one rank, which the rank sends to the others. Axes and sizes are those of the whole array.
+    """A named tuple of one rank's arguments, sent to all other ranks. Axes and sizes are those of the whole array.
 
     Attributes:
         refused: an error of only this rank, or "".
@@ -195,7 +195,7 @@ class RankRequest(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """Return the request from the text of a rank."""
+        """Parse the text of another rank's request, and return the request."""
         return cls(*ast.literal_eval(text))
 
 

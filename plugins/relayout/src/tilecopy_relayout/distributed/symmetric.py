@@ -62,9 +62,9 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts, or None on every rank if one cannot write to another. Every rank must make this call.
+        """Return a function that exchanges the parts. Return None on every rank if some rank cannot write to another's memory.
 
-        ``x`` is this rank's part of the array; ``out`` is its symmetric memory for the result, if all ranks have it; ``into`` has
+        Every rank must make this call. ``x`` is this rank's part of the array; ``out`` is its symmetric memory for the result, if all ranks have it; ``into`` has
         the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):

@@ -29,9 +29,9 @@ _EMULATED_BYTES = 1 << 26
 
 @attrs.frozen(eq=False)
 class FileReport(TransferReport):
-    """A frozen record of a finished relayout of a file. ``seconds`` adds up the median of ``runs`` launches for each piece.
+    """A frozen record of a finished relayout of a file. ``seconds`` is the sum of the launch times of all pieces.
 
-    ``wall_seconds`` is the time of everything, including reading, verification and writing.
+    The launch time of a piece is the median of ``runs`` launches. ``wall_seconds`` includes reading, verification and writing.
     """
 
     result_shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class FileReport(TransferReport):
 
     @property
     def wall_gb_per_s(self) -> float:
-        """The throughput of the whole job in GB/s; each byte counts twice, as read and as written."""
+        """The throughput of the whole job in GB/s. Each byte counts twice, because it is read and written."""
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 

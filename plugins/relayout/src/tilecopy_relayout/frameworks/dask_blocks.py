@@ -27,7 +27,9 @@ def relayout_blocks(call: RelayoutCall) -> Any:
     array = call.array
     if not isinstance(array, da.Array):
         raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")
-    call.refuse("is not supported for a Dask array, which is computed later, block by block", "out", "stream", "device")
+    call.refuse(
+        "is not supported for a Dask array, because its blocks are computed later: omit it", "out", "stream", "device"
+    )
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError("array must have known chunks: call array.compute_chunk_sizes() first")
     _demand_movable(array, call.executor)
@@ -73,5 +75,5 @@ def _without_empty_chunks(array: Any) -> Any:
 
 
 def relayout_block(block: Any, *, order: tuple[int, ...], executor: str | None) -> Any:
-    """Return the relayout of one block, on the worker that has it."""
+    """Return the relayout of one block. Dask calls this function on the worker that has the block."""
     return relayout_array(RelayoutCall(block, order, executor=executor))

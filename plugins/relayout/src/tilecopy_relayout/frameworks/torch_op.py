@@ -58,7 +58,7 @@ def apply_operator(call: RelayoutCall) -> Any:
 
 
 def record_operator(call: RelayoutCall) -> Any:
-    """Record the operator for a proxy of ``torch.fx.symbolic_trace``, which represents a tensor of any shape."""
+    """Record the operator for a proxy of ``torch.fx.symbolic_trace``. The proxy represents a tensor of any shape."""
     call.refuse("is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx", "out")
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 
@@ -116,7 +116,7 @@ def _fits(array: torch.Tensor, out: torch.Tensor, *carried: Any) -> None:
         raise RequestError(f"out must have shape {shape}, got {tuple(out.shape)}")
     if out.dtype != array.dtype:
         raise RequestError(
-            f"out has dtype {out.dtype} but the array has {array.dtype}; relayout does not convert dtypes"
+            f"out must have the array's dtype {array.dtype}, got {out.dtype}: relayout does not convert dtypes"
         )
 
 

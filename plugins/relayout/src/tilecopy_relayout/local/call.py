@@ -25,7 +25,7 @@ from .host import choose_executor, move_in_pieces, target_of_gpu
 
 
 class RelayoutCall(NamedTuple):
-    """A tuple, which torch.compile can trace, of the arguments of :func:`~tilecopy_relayout.relayout` except ``placements``."""
+    """A named tuple of the arguments of :func:`~tilecopy_relayout.relayout`. torch.compile can trace a tuple."""
 
     array: Any
     axes: Any
@@ -40,7 +40,7 @@ class RelayoutCall(NamedTuple):
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError with the reason ``why`` if one of the arguments ``names`` is not None."""
+        """Raise RequestError if one of the arguments ``names`` is not None. ``why`` is the reason in the message."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
@@ -72,7 +72,7 @@ class CheckedLaunch:
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
-    """Check a call, run it and return the result. Pass a launch on the array's GPU to ``on_launch``, which caches it."""
+    """Check a call, run it and return the result. A launch on the array's GPU is passed to ``on_launch``, to be cached."""
     if call.stream is not None:
         stream_handle(call.stream)
     source = array_of("array", call.array)
@@ -120,7 +120,7 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that returns the current stream. The frameworks of both arrays must have the same one."""
+    """Return a function that returns the current stream. Both arrays' frameworks must have the same current stream."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
@@ -135,10 +135,10 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         )
     if dtype_name(facts.dtype) != dtype_name(source.dtype) or memory.itemsize != source_memory.itemsize:
         raise RequestError(
-            f"{name} has dtype {facts.dtype} but the array has {source.dtype}; relayout does not convert dtypes"
+            f"{name} must have the array's dtype {source.dtype}, got {facts.dtype}: relayout does not convert dtypes"
         )
     if facts.device != source.device and (name != "out" or None in (facts.device, source.device)):
-        raise RequestError(f"{name} is {facts.place} but the array is {source.place}: pass an array in the same memory")
+        raise RequestError(f"{name} must be {source.place}, as the array is, got an array {facts.place}")
     if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
@@ -156,7 +156,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
 
 
 def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) -> RelayoutSpec:
-    """Return a relayout between two arrays as a relayout of words, with dimensions in the destination's order.
+    """Return a relayout between two arrays as a relayout of words of 1 to 16 bytes. Dimensions are in the destination's order.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
     bytes, or a misaligned element) adds an innermost dimension on both sides.

@@ -62,7 +62,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the most bytes that both sides of a piece may have: 80 percent of the GPU's free memory, or None for the emulator."""
+    """Return the most bytes for source and result of a piece: 80 percent of the GPU's free memory, or None for the emulator."""
     if executor != "cuda":
         return None
     with driver().active(current_gpu()):
@@ -71,7 +71,7 @@ def default_memory_bytes(executor: str) -> int | None:
 
 
 def move_in_pieces(source: Any, result: Any, executor: str) -> None:
-    """Copy words in host memory, ``result[...] = source``, in pieces that fit the GPU's memory. Both arrays may have any strides."""
+    """Copy ``source`` to ``result``, both in host memory, in pieces that fit the GPU's memory. Both arrays may have any strides."""
     limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
     for box in boxes(result.shape, most):
@@ -83,7 +83,7 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Copy one piece of words in host memory, and return the seconds without copies to a device and back.
+    """Copy one piece of an array in host memory, and return the seconds, without transfers to the GPU and back.
 
     On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """

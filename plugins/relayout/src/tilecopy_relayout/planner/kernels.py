@@ -1,4 +1,4 @@
-"""Kernels of relayouts. Each kernel makes a few copies of a box. Variants lower the copies.
+"""Kernels of relayouts. A CTA moves its box by a few tile copies, for example through shared memory.
 
 Elements of 1 and 2 bytes go through shared memory as words, and are permuted in the registers of their thread.
 """
@@ -19,7 +19,7 @@ from .tilings import LANES, SmemLayout, ThreadValueLayout, Tiling, sector_elems,
 
 
 def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
-    """Build the kernel of a tiling; its parameters are ``src`` and ``dst``, both with the problem's dimensions."""
+    """Build the kernel of a tiling. The parameters ``src`` and ``dst`` have the problem's dimensions."""
     shape, dtype = tuple(d.extent for d in problem.dims), DTYPES[problem.elem_bytes]
     k = tc.KernelBuilder(name, threads=tiling.threads)
     src = k.param("src", shape, dtype, strides=tuple(d.src for d in problem.dims), align_bytes=problem.src_align)

@@ -20,7 +20,7 @@ from .problem import DTYPES, WIDEST_BYTES, RelayoutSpec
 
 @frozen(eq=False)
 class DeviceLauncher:
-    """A launcher of relayouts with one shape and strides, between the memories of the same GPUs.
+    """A launcher of one planned relayout at any addresses on the same GPUs.
 
     Attributes:
         plan: a function that returns a :class:`~tilecopy_relayout.planner.plan.RelayoutPlan` for two alignments in bytes.
@@ -45,7 +45,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return both addresses modulo :data:`WIDEST_BYTES` as one number. It determines the plan."""
+    """Return both addresses modulo :data:`WIDEST_BYTES` as one number. The number selects the plan."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -58,7 +58,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
-    """Relayout one NumPy array into another on the emulator; ``plan_for`` returns the plan for two alignments in bytes."""
+    """Relayout one NumPy array into another on the emulator. ``plan_for`` returns the plan for two alignments in bytes."""
     for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
         _demand(name, array, side)
     if not destination.flags.writeable:

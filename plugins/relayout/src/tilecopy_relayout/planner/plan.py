@@ -1,4 +1,4 @@
-"""Plans of relayouts. A plan has the normal form, the cheapest tiling and the built kernel."""
+"""Plans of relayouts. A plan holds the normal form, the tiling of least expected cost and the built kernel."""
 
 from __future__ import annotations
 

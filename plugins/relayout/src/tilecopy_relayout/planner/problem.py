@@ -46,7 +46,7 @@ class RelayoutSpec:
 
 @frozen
 class Dim:
-    """A frozen record of one dimension: its extent, and its strides in elements, in the source (0 for a broadcast) and in the result."""
+    """A frozen record of one dimension: the extent, and the strides of source and result in elements. A broadcast has source stride 0."""
 
     extent: int
     src: int

@@ -60,7 +60,7 @@ class Tiling:
 
     @property
     def divides(self) -> bool:
-        """True if every extent of the box is a power of two, or the kind is ``shifted``, which may leave some warps idle."""
+        """True if every extent of the box is a power of two, or the kind is ``shifted``. A shifted tiling may leave some warps idle."""
         return self.kind == "shifted" or _halves(self.tile)
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
@@ -87,10 +87,10 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return how far the last box along each dimension is moved back, so that it ends with the dimension.
+        """Return, per dimension, the number of elements by which the last box is moved back, so that it ends with the dimension.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
-        end with the dimension, or if it would split a vector. In the second case the last box overhangs.
+        end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
         """
         spare = [
             count * step - dim.extent
@@ -105,7 +105,7 @@ class Tiling:
         return tuple(spare)
 
     def overhangs(self, problem: Problem) -> bool:
-        """Return True if a box may exceed the arrays."""
+        """Return True if a box may reach out of bounds."""
         boxes = zip(problem.dims, self.tile, self.last_tile_shift(problem), strict=True)
         return self.kind == "shifted" or any(dim.extent % extent and not shift for dim, extent, shift in boxes)
 
@@ -186,20 +186,20 @@ class ThreadValueLayout:
 
     @property
     def lanes_across(self) -> int:
-        """The number of adjacent lanes along ``other``."""
+        """The number of adjacent lanes along the dimension ``other``."""
         across = [d for d in self.modes if d.thread and d.dim == self.other and d.stride < LANES]
         return min(across[0].extent, LANES // across[0].stride) if across else 1
 
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """Return the dimensions sorted by their strides on a side, the smallest first and broadcasts (stride 0) last."""
+    """Return the dimensions sorted by stride on one side. The smallest stride is first; broadcasts (stride 0) are last."""
     steps = [getattr(d, side) for d in problem.dims]
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the number of elements of the widest vector along a dimension that is aligned at every coordinate of the others."""
+    """Return the elements of the widest vector along a dimension. The vector is aligned at every coordinate of the other dimensions."""
     steps = [getattr(d, side) for d in problem.dims]
     align = problem.src_align if side == "src" else problem.dst_align
     vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
@@ -226,7 +226,7 @@ class _ModeAllocator:
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
-        """Distribute the rest of each dimension, first over the remaining threads and then over registers."""
+        """Divide what remains of each dimension among the remaining threads, and then among registers."""
         for dim in dims:
             self.take(dim, threads // self.counts[True], thread=True)
         for dim in dims:
@@ -267,7 +267,7 @@ def _together(extent: int, word: int) -> int:
 
 @frozen
 class SmemLayout:
-    """A frozen record of the layout of a box in shared memory. The order of dimensions is that of the side that is copied unchanged.
+    """A frozen record of the layout of a box in shared memory. It has the order of dimensions of the array that is copied unchanged.
 
     Attributes:
         steps: the stride of each dimension in elements.
