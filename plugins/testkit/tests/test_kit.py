@@ -182,7 +182,7 @@ def test_moves_are_held_against_the_layouts() -> None:
     moves = [(place, 40 + (2 + n // 8) * 8 + n % 8) for n, place in enumerate(places)]
     assert why_wrong(COPY, values, moves) is None
     assert "does not move global element" in (why_wrong(COPY, values, moves[1:]) or "")
-    assert "a place that it writes twice" in (why_wrong(COPY, values, [*moves, moves[0]]) or "")
+    assert "a location that it writes twice" in (why_wrong(COPY, values, [*moves, moves[0]]) or "")
     assert "global element 56 to shared element 0" in (why_wrong(COPY, values, [*moves, (0, 56)]) or "")
     assert "get global element 56" in (why_wrong(COPY, values, [(moves[0][0], 57), *moves[1:]]) or "")
 

@@ -1,4 +1,4 @@
-"""Campaigns: thousands of random copies for each installed variant, on a Dask cluster, with counts of the kinds of copies.
+"""Campaigns: thousands of random copies for each installed variant, on a Dask cluster, with coverage counts.
 
 A campaign is divided into chunks, each with a variant and a range of seeds. The tally of a finished chunk is one line of the checkpoint
 file, so that a campaign that is started again continues with the other chunks.
@@ -56,7 +56,7 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """The results of the requests of one or several chunks of a variant, with the keys of all requests that were drawn.
+    """The results of one or more chunks of a variant's requests, with the keys of all drawn requests.
 
     ``lowered`` requests were lowered, run, and right; ``coverage`` has their number by dimension and kind.
     """
@@ -69,7 +69,7 @@ class Tally:
     failures: list[Failure] = attrs.field(factory=list)
 
     def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
-        """Add the number of copies of each kind, by dimension, to the coverage."""
+        """Add counts of copies, by dimension and value, to the coverage."""
         for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
             for kind, count in counts.items():
@@ -100,7 +100,7 @@ class Campaign:
 
 @lru_cache(maxsize=64)
 def subject_of(variant: str) -> VariantUnderTest:
-    """Return an installed variant to test. Vector widths are not compared, because only the variant's suite knows them."""
+    """Return an installed variant to test. Vector widths are not compared, because only the variant's test suite lists them."""
     return VariantUnderTest.of(variant, widths_bits=())
 
 
@@ -127,7 +127,7 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 
 
 def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
-    """Return the kind of a copy for each dimension of the coverage, such as ``dtype`` or ``scope``."""
+    """Return the value of a copy in each dimension of the coverage, such as ``dtype`` or ``scope``."""
     asked = properties.request_of(subject, d)
     assert asked is not None, "the copy was not lowered"
     request = asked[1]
@@ -187,7 +187,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return why a campaign skips each installed variant, or "" for a variant that it tests."""
+    """Return, by name of an installed variant, the reason why a campaign skips it, or "" if the campaign tests it."""
     plugins = tc.default_registry().plugins()
     return {plugin.name: _skip_reason(plugin) for plugin in plugins if plugin.status != "wrapper"}
 
@@ -203,7 +203,7 @@ def _skip_reason(plugin: Plugin) -> str:
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Return the tallies of a campaign's chunks that are in a checkpoint file, by chunk. An incomplete line is ignored."""
+    """Read the tallies of a campaign's chunks from a checkpoint file. Incomplete lines are ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -218,7 +218,7 @@ def run(
     execute: Execute,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Tally]:
-    """Run the chunks of a campaign that are not in the checkpoint file, append their tallies to it, and return all tallies by chunk.
+    """Run a campaign's chunks, except those in the checkpoint file. Append their tallies to it, and return all tallies by chunk.
 
     ``progress`` is called with the number of finished chunks and of all chunks.
     """
@@ -233,12 +233,12 @@ def run(
 
 
 def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
-    """Run chunks one after the other in this process, and yield their tallies."""
+    """Run chunks one after another in this process, and yield their tallies."""
     return map(run_chunk, chunks)
 
 
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
-    """Return a function that runs chunks on the Dask cluster of a scheduler, or on a new cluster on this machine.
+    """Return a function that runs chunks on a Dask cluster. Without an address, it starts a cluster on this machine.
 
     A scheduler has an address such as ``tcp://host:8786``; its workers need tilecopy-testkit and the variants. A new cluster has
     one process per core by default.

@@ -43,13 +43,13 @@ def _words_of(case: CopyCase, side: str) -> tuple[tuple[int, ...], str]:
 
 
 def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Return an operand's sizes that are known only at launch, or (). Only a global array with one stride per dimension has them."""
+    """Return an operand's sizes if they are launch arguments, or (). A global array with one stride per dimension can have them."""
     plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
     return operand.shape if case.dynamic_shape and plain and len(operand.iters) == len(operand.shape) else ()
 
 
 class CaseHarness(Harness):
-    """The builder of a case's kernel. The functions of completion steps and options get it as their argument.
+    """The builder of a case's kernel. Functions of completion steps and options get the builder as their argument.
 
     Args:
         case: the case.
@@ -136,7 +136,7 @@ class CaseHarness(Harness):
         return {name: value for name, value in super().options().items() if name not in self._left_out}
 
     def request(self, **changes: Any) -> tc.CopyRequest:
-        """Return the request that the kernel would make for the copy."""
+        """Return the request of the copy, as the kernel would pass it to the registry."""
         d = self.case
         active = tc.ActiveThreads(d.threads)
         if d.issued_by == "one" and d.threads > 1:
@@ -269,14 +269,14 @@ def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
 
 
 def unread_places(case: CopyCase) -> Any:
-    """Return the indices of the words of a global source that no box reads."""
+    """Return the indices of the words of a global source that are outside all boxes."""
     _, words = element_storage(tc.dtype_of(case.dtype).bits)
     return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 
 
 @checked(case=CASE)
 def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
-    """Return the arguments of the kernel. They are views of the memories, so a launch changes ``target``.
+    """Return the arguments of the kernel as views of ``source`` and ``target``, so that a launch changes ``target``.
 
     Args:
         case: the case.

@@ -1,4 +1,4 @@
-"""The copies that can be drawn for a variant, and the sources of random choices: a seed, or Hypothesis, which can shrink."""
+"""The copies that can be drawn for a variant, and random choices from a seed or from Hypothesis. Hypothesis can shrink them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CaseSpace:
         targets: Sequence[str] | None = None,
         author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
     ) -> CaseSpace:
-        """Return the space of a record, restricted to the given pairs, types and targets."""
+        """Return the space of a variant's record, restricted to the given memory pairs, element types and targets."""
         claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
@@ -103,7 +103,7 @@ class CaseSpace:
 
 
 def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: Any) -> CopyCase:
-    """Return a case with these parts and a random target."""
+    """Return a case from its parts, with a random target."""
     return CopyCase(
         op=case_space.variant.op,
         target=draw.choose(case_space.targets),
@@ -116,7 +116,7 @@ def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: A
 
 
 def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
-    """Return the scopes to draw: only warpgroup if the copy completes by wgmma groups (PTX ISA, "wgmma.commit_group")."""
+    """Return the scopes to draw. A copy that completes by wgmma groups (PTX ISA, "wgmma.commit_group") needs warpgroup."""
     return ["warpgroup"] if case_space.variant.completion == "wgmma_group" else scopes
 
 

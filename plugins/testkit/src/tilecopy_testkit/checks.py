@@ -29,10 +29,12 @@ from .variant_under_test import VariantUnderTest, restricted
 NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
-SAME_ELSEWHERE = "answers must be the same in another process, with another hash seed and in another order"
+SAME_ELSEWHERE = (
+    "the variant must give the same answers in another process, with another hash seed and another order of requests"
+)
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
-OPTIONS = "a copy without an option must be declined or lowered, and must not be an error"
+OPTIONS = "if a copy leaves out an option, the variant must lower or decline it, not raise an error"
 ACCEPTS = "a plain copy must be accepted for every pair of memories of the record"
 FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
@@ -76,21 +78,21 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the record declares a completion whose steps are known, and ``barrier`` for a synchronous copy."""
+    """Check that the record declares a completion with steps that the kit or the suite has; a synchronous copy needs ``barrier``."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
-        why = "completion is undeclared: set it to one of tilecopy_core.plugin.COMPLETIONS or your own name"
+        why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
     elif not subject.completion_is_known:
         why = f"the kit does not know the completion {record.completion!r}: set VariantSuite.steps to its steps, a tuple of "
         why += "tilecopy_testkit.Step"
     elif record.op == "copy" and record.completion != "barrier":
-        why = f"the completion of a synchronous copy must be 'barrier', got {record.completion!r}"
+        why = f"completion must be 'barrier' for a synchronous copy, got {record.completion!r}"
     if why:
         raise Counterexample(DECLARED, why)
 
 
 def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
-    """Check for each step that some copy is a hazard, or wrong, without it."""
+    """Check that each completion step is needed: without it, some copy must be a hazard or have a wrong result."""
     for step in subject.steps:
         pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
         if not pairs:
@@ -138,7 +140,7 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the variant's answers with those in two other processes. Return False if these cannot import the plugin."""
+    """Compare the variant's answers in this process and in two others. Return False if the others cannot import the plugin."""
     cases = smallest_first(case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count))
     here = answers(subject, cases)
     remote_answers = answers_elsewhere(subject, cases, (1, 2))
@@ -168,7 +170,7 @@ def _fallback(record: tc.Variant) -> SimpleNamespace:
 
 
 def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
-    """Check that a copy without options goes to the next variant, or is lowered.
+    """Check that a copy that leaves out options is lowered by this variant or by the next one.
 
     The variant must lower it if the record does not require the options.
     """
@@ -199,13 +201,13 @@ def _without(
         return
     if plan.variant != subject.name:
         reason = plan.declined.get(subject.name, "")
-        why = f"the variant declines without {named}, which the record does not require: {reason}"
+        why = f"the variant must lower the copy without {named}, because the record does not require it, got a decline: {reason}"
         raise Counterexample(OPTIONS, why, case)
     build_kernel(subject, case, left_out=left_out)  # instructions must do without it, too
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
-    """Compare copies of global arrays of more than ``2**31`` elements with copies of small arrays; return their number.
+    """Compare copies of global arrays of more than ``2**31`` elements with copies of small arrays. Return how many were compared.
 
     The arrays are zeros that only the copies access, so they take almost no memory.
     """
@@ -258,11 +260,11 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
     if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "elements differ from those of the same copy of a small array", far, kernel, line)
+        raise shown(FAR, "elements differ from the result of the same copy of a small array", far, kernel, line)
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Compare copies on the GPU of this machine with the oracle, and return their number."""
+    """Compare the results of copies on the GPU with the oracle. Return how many copies were compared."""
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]

@@ -1,4 +1,4 @@
-"""The commands ``tilecopy new-variant``, which writes a package with a new variant, and ``tilecopy testkit``, which tests variants."""
+"""The commands ``tilecopy new-variant`` (write a package with a new variant) and ``tilecopy testkit`` (test variants)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def campaign(
         if reason := skipped.get(name, "not installed"):
             raise tc.PluginError(f"variant {name}: {reason}")
     if not names:
-        raise tc.PluginError("a campaign needs an installed variant that it can test: install one")
+        raise tc.PluginError("a campaign needs at least one installed variant that it can test: install one")
     chosen = Campaign(seed, requests, tuple(sorted(names)))
     execute = execute_here if workers == 0 else cluster_executor(scheduler, workers)
     try:
@@ -116,7 +116,7 @@ def campaign(
     help="Variant to test. Default: every installed variant that declares the copy's operation and memory spaces.",
 )
 def replay(text: str, variant: str | None) -> Result:
-    """Test one copy again, or each copy of a file.
+    """Replay one copy, or each copy in a file.
 
     CASE is the JSON that a failed test prints, or a file that `tilecopy testkit campaign --save-failures` wrote.
     """
@@ -163,7 +163,7 @@ def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
 @click.argument("variant")
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
 def audit_declines(variant: str, requests: int) -> Result:
-    """List copies that a variant declines and another one accepts, by reason."""
+    """List copies that a variant declines and another variant accepts, by reason."""
     declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
     text = "\n".join(map(str, declines)) or f"{variant} declines no copy that another variant accepts"

@@ -26,7 +26,7 @@ VARIABLES = ("block", "turn", "unit", "n")
 
 
 def units_of(scope: str, threads: int) -> int:
-    """Return the number of groups of threads in a CTA, where each group is one scope, such as a warp."""
+    """Return the number of scopes, such as warps, in a CTA of ``threads`` threads."""
     return threads // {"cta": threads, "warp": 32, "warpgroup": 128, "thread": 1}[scope]
 
 
@@ -38,7 +38,7 @@ _Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineTerm:
-    """The term ``factor * (variable // quotient % modulus)``, without the remainder if ``modulus`` is 0."""
+    """The term ``factor * (variable // quotient % modulus)``. If ``modulus`` is 0, no remainder is taken."""
 
     variable: Annotated[str, name_of(*VARIABLES)]
     factor: Number
@@ -60,7 +60,7 @@ class AffineTerm:
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineStart:
-    """The start of a box along one dimension: a constant plus terms."""
+    """The start of a box along one dimension: the sum of a constant and terms."""
 
     base: Number
     terms: tuple[AffineTerm, ...] = ()
@@ -120,7 +120,7 @@ class Operand:
 
     @property
     def memory_elems(self) -> int:
-        """The number of elements of the buffer's memory, along ``m``."""
+        """The number of elements in the buffer's memory, along the layout's axis ``m``."""
         reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
         reach += dict(self.offset).get("m", 0)
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
@@ -134,7 +134,7 @@ class Operand:
 
 
 def stack(operand: Operand, extent: int, stride: int) -> Operand:
-    """Return an operand with a new first dimension of ``extent`` boxes, ``stride`` elements apart."""
+    """Return an operand with a new first dimension. It has ``extent`` boxes, ``stride`` elements apart."""
     return attrs.evolve(
         operand,
         shape=(extent, *operand.shape),
@@ -187,30 +187,30 @@ class CopyCase:
 
     @property
     def units(self) -> int:
-        """The number of groups of threads per CTA that copy a box each."""
+        """The number of scopes, such as warps, per CTA. Each copies its own box."""
         return 1 if self.issued_by == "one" else units_of(self.scope, self.threads)
 
     @property
     def cta_group(self) -> int:
-        """The number of CTAs of one copy: 2 if the first CTA of a pair issues it for both."""
+        """The number of CTAs per copy: 2 if the first CTA of a pair issues one copy for both CTAs, else 1."""
         options: dict[str, Any] = dict(self.options)
         return int(options.get("cta_group", 1))
 
     @property
     def receivers(self) -> tuple[int, ...]:
-        """The ranks that receive a multicast copy by the first CTA of a cluster; () without multicast."""
+        """The ranks of the CTAs that receive a multicast copy, or () without multicast. CTA 0 of the cluster issues the copy."""
         options: dict[str, Any] = dict(self.options)
         mask = options.get("multicast", 0)
         return tuple(rank for rank in range(self.cluster) if mask >> rank & 1)
 
     @property
     def rank_offsets(self) -> tuple[int, ...]:
-        """The rank offset of each CTA of the cluster that receives a copy."""
+        """The rank offset of each CTA that receives a copy."""
         return self.receivers or (self.rank_offset,)
 
     @property
     def spaces(self) -> tuple[str, str]:
-        """The spaces of source and destination."""
+        """The state spaces of source and destination."""
         return self.src.space, self.dst.space
 
     @property
@@ -225,11 +225,11 @@ class CopyCase:
 
     @property
     def variables(self) -> set[str]:
-        """The variables on which the starts depend."""
+        """The variables on which the starts of the boxes depend."""
         return {term.variable for side in (self.dst, self.src) for start in side.starts for term in start.terms}
 
     def values(self) -> list[dict[str, int]]:
-        """Return the values of the variables for every copy, iteration by iteration."""
+        """Return the values of the variables at every copy, ordered by iteration."""
         return [
             {"block": block, "turn": turn, "unit": unit, "n": self.n}
             for turn in range(self.iterations)
@@ -243,7 +243,7 @@ class CopyCase:
 
     @classmethod
     def from_json(cls, text: str) -> CopyCase:
-        """Return the case that a line of JSON describes.
+        """Parse a case from a line of JSON.
 
         Raises:
             RequestError: the text is not the JSON of a case.
@@ -262,7 +262,7 @@ class CopyCase:
 
     @property
     def key(self) -> str:
-        """A short hash of the case; different cases have different hashes."""
+        """A short hash of the case, as its identifier."""
         return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Checks of declines: copies that a variant declines although it accepts them in another notation, or another variant accepts them."""
+"""Checks of declines: copies that a variant accepts in another notation, and copies that another variant accepts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .variant_under_test import SUBJECT, VariantUnderTest
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 """The parts of a reason to decline that differ from copy to copy: places and numbers."""
 
-NOTATION = "a copy that is accepted must be accepted in every notation of its layouts"
+NOTATION = "if a variant accepts a copy, it must accept every notation of the copy's layouts"
 
 
 def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that an accepted copy is accepted in each of :data:`NOTATIONS`; return True if the copy is accepted."""
+    """Check that a copy, if accepted, is also accepted in each of :data:`NOTATIONS`. Return True if the copy is accepted."""
     case = attrs.evolve(case, dynamic_shape=False)  # only some notations can have sizes known at launch
     if any(_overhangs_one(operand) for operand in (case.dst, case.src)):
         return False  # other notations lose the stride of such a dimension
@@ -36,7 +36,9 @@ def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
         if reason := verdict(subject, same):
             layouts = f"from {case.src.layout} to {case.dst.layout}"
             raise Counterexample(
-                NOTATION, f"the variant accepts the copy {layouts}, but declines it if {name}: {reason}", same
+                NOTATION,
+                f"the variant accepts the copy {layouts}, but declines an equal one in which {name}: {reason}",
+                same,
             )
     return True
 
@@ -99,7 +101,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
         operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m"))
     ),
     "a first dimension of extent 1 is added": lambda operand: stack(operand, 1, 1),
-    "the box is a buffer of its own": _box_alone,
+    "the box is a whole buffer": _box_alone,
 }
 """A description -> a function that returns an operand in another notation, in which each element has the same place."""
 
@@ -121,7 +123,7 @@ class Declined:
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
-    """Draw copies. Return those that the variant declined and another one accepted, by reason, the most frequent reason first.
+    """Return drawn copies that the variant declined and another variant accepted, by reason. The most frequent reason is first.
 
     Args:
         subject: the variant.

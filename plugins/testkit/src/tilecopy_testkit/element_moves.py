@@ -1,4 +1,4 @@
-"""The moves of a partition, element by element, and their comparison with the layouts.
+"""The element moves of a partition, and their comparison with the moves that the layouts define.
 
 A place is the index of an element in global and shared memory, ``(thread of the scope, element)`` in registers, and
 ``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None if the destination is filled.
@@ -47,7 +47,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
 
 
 def chosen(partition: Any, values: Values) -> Any:
-    """Return the partition, or its edge partition if the box exceeds its buffer."""
+    """Return the partition for a box: the edge partition if the box reaches out of bounds."""
     edge = getattr(partition, "edge", None)
     guards = [guard for guard in getattr(edge, "guards", ()) if guard.dim is not None]
     return partition if edge is None or all(_whole(guard, values) for guard in guards) else edge
@@ -92,7 +92,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 
 
 def expected_moves(d: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
-    """Return, for each place of the destination that is written, the places of the source that hold its element."""
+    """Return, for each destination location that is written, the source locations of its element."""
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)
@@ -110,7 +110,7 @@ def _by_element(d: CopyCase, operand: Operand, values: Mapping[str, int]) -> Ite
 
 
 def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
-    """Return how moves differ from those that the layouts define, or None."""
+    """Return a description of the first move that differs from the layouts, or None if all moves are right."""
     spaces = case.dst.space, case.src.space
 
     def move_text(dst: Place, src: Place | None) -> str:
@@ -119,12 +119,12 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
     due, done = expected_moves(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
-            return f"moves {move_text(dst, src)}, a place that it writes twice"
+            return f"moves {move_text(dst, src)}, a location that it writes twice"
         if dst not in due:
-            return f"moves {move_text(dst, src)}, a place that is not in the destination's box"
+            return f"moves {move_text(dst, src)}, a location outside the destination's box"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {move_text(dst, src)}, a place that must get {_place_text(spaces[1], right)}"
+            return f"moves {move_text(dst, src)}, a location that must get {_place_text(spaces[1], right)}"
         done.add(dst)
     for dst, place_sources in due.items():
         if dst not in done:

@@ -134,7 +134,7 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """The parts of a random case that copies between fragments of mma.sync and rows or columns of 16 bytes in memory."""
+    """The parts of a random copy between fragments of mma.sync and memory, in rows or columns of 16 bytes."""
 
     def __init__(self, draw: Draw, case_space: CaseSpace) -> None:
         self.draw = draw
@@ -147,7 +147,7 @@ class MatrixCase:
         self.units = {"cta": 1, "warp": self.threads // 32, "warpgroup": self.threads // 128}[self.scope]
 
     def draw_fragment(self) -> Operand:
-        """Draw the fragments of all warps, and the part of them that is copied."""
+        """Draw the fragments of all warps, and the box of them to copy."""
         draw, warps = self.draw, self.threads // 32 // self.units
         apart = draw.choose([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
         along = (apart, warps // apart) if warps % apart == 0 else (warps, 1)
@@ -175,7 +175,7 @@ class MatrixCase:
         return Operand("local", tile, tuple(extents), tuple(map(AffineStart, begin)), iters, replica=replica)
 
     def draw_memory(self, space: str, extents: tuple[int, ...], iterations: int) -> Operand:
-        """Draw the operand in memory. In some draws, one property of it prevents accesses of 16 bytes."""
+        """Draw the operand in memory. In some draws, one of its properties prevents accesses of 16 bytes."""
         draw, unit = self.draw, self.unit
         inner = draw.choose([1, 1, 0]) if unit == 8 else draw.choose([1] * 7 + [0])  # the dimension that is contiguous
         odd = draw.choose([""] * 6 + ["pitch", "lead", "start", "address", "tiles", "tiles"])

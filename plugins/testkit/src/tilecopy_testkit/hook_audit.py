@@ -57,7 +57,7 @@ def _compared_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def snapshot(value: Any) -> Any:
-    """Return the nested contents of a record, to compare the record before and after a call."""
+    """Return a record's contents as nested tuples. The auditor compares them before and after a call."""
     kind: Any = type(value)
     if kind in _PLAIN_TYPES:
         return value
@@ -74,7 +74,7 @@ def snapshot(value: Any) -> Any:
 
 
 class HookAuditor:
-    """A plugin that wraps every hook and records what it prints, changes and reads, and how many calls it makes.
+    """A plugin that wraps every hook. It records what each hook prints, changes and reads, and how many calls the hook makes.
 
     Attributes:
         complaints: a sentence for each side effect.
@@ -87,7 +87,7 @@ class HookAuditor:
 
     @property
     def slow(self) -> list[str]:
-        """The hooks that make too many function calls."""
+        """The hooks that make more function calls than :data:`MAX_CALLS`."""
         return [hook for hook, calls in self.calls.items() if calls > MAX_CALLS[hook]]
 
     def _watch(self, hook: str, given: dict[str, Any]) -> Generator[None, Any, Any]:

@@ -23,7 +23,7 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(
     draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
 ) -> dict[str, int]:
-    """Draw the number of values of each variable; ``n * multiple_of`` is the value of the scalar."""
+    """Draw the number of values of each variable. The scalar argument has the value ``n * multiple_of``."""
     return {
         "unit": units,
         "block": draw.choose(blocks) if len(blocks) > 1 else 1,
@@ -110,7 +110,7 @@ def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
 def draw_memory(
     draw: Draw, space: str, extents: Sequence[int], counts: dict[str, int], size: int, *, overhang: bool, source: bool
 ) -> Operand:
-    """Draw an operand in global or shared memory. CTAs and groups of threads share only global sources."""
+    """Draw an operand in global or shared memory. CTAs and scopes have separate boxes, except in a global source."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     dims = [_draw_dim(draw, counts, extent, grain, overhang=overhang) for extent in extents]
     if space == "shared" or not source:
@@ -134,7 +134,7 @@ def draw_memory(
 
 
 def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
-    """Draw ``outside=`` of a copy, or None if the variant does not copy edge tiles."""
+    """Draw the option ``outside=`` of a copy. It is None if the variant does not copy edge tiles."""
     if not case_space.variant.edges:
         return None
     kind = tc.dtype_of(dtype).kind
@@ -166,7 +166,7 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
 
 
 def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Draw a copy that one thread issues, mostly in rows of multiples of 16 bytes."""
+    """Draw a copy that one thread issues. The size of its rows is mostly a multiple of 16 bytes."""
     dtype = draw.choose(case_space.dtypes)
     size = tc.dtype_of(dtype).bytes
     unit = max(1, 16 // size)

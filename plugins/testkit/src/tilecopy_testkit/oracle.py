@@ -28,12 +28,12 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return the element address of each row-major index: the sum of its coordinates times the strides, plus an offset."""
+    """Return the address of each element in row-major order: the sum of coordinates times strides, plus an offset."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return an address in which ``swizzle_len`` bits above the lowest ``per_element`` are XORed with those ``atom_len`` higher."""
+    """Return the swizzled address: ``swizzle_len`` bits above the lowest ``per_element`` are XORed with those ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
@@ -46,7 +46,7 @@ def coordinates(extents: Sequence[int]) -> Any:
 
 
 def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any], Any]:
-    """Return the place of each element of the box, and whether it is inside the buffer's shape.
+    """Return the position of each element of the box on each axis, and a mask of the elements inside the buffer's shape.
 
     Returns:
         Axis -> an array ``(replicas, elements)``, undefined outside, and an array ``(elements,)`` of bool.
@@ -69,7 +69,7 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
 
 
 def axis_of_threads(axis: str, tid: Any) -> Any:
-    """Return the positions of threads along a thread axis."""
+    """Return the coordinates of threads ``tid`` on a thread axis such as ``laneid``."""
     return {
         "laneid": tid % 32,
         "warpid": tid // 32,
@@ -81,13 +81,13 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
 
 
 def threads_of(case: CopyCase, unit: int) -> Any:
-    """Return the indices of the threads of one group of the CTA."""
+    """Return the thread indices of one scope, such as warp number ``unit``."""
     unit_threads = case.threads // case.units if case.issued_by == "all" else 1
     return np.arange(unit * unit_threads, unit * unit_threads + unit_threads)
 
 
 def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
-    """Return the owners of a box in registers, as parallel arrays of thread, register, element and replica."""
+    """Return the registers that hold a box, as parallel arrays of thread, register, element and replica."""
     positions, inside = places(operand, values)
     tids = threads_of(case, values["unit"])
     mine = np.broadcast_to(inside, positions["m"].shape)[..., None]
@@ -126,9 +126,9 @@ def low_halves(case: CopyCase, operand: Operand) -> bool:
 def index_of(
     case: CopyCase, operand: Operand, values: Mapping[str, int], *, rank_offset: int = 0
 ) -> tuple[tuple[Any, ...], Any]:
-    """Return the index into a memory's bytes of every place of a box, and the element at each place.
+    """Return the memory index of every location of a box, and the element at each location.
 
-    An element in registers has a place in each thread that holds it; one in tensor memory has a place per replica.
+    An element in registers has one location in each thread that holds it. In tensor memory it has one per replica.
     """
     block = values["block"]
     if rank_offset:
@@ -148,7 +148,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """Return the bytes of the value for elements outside the source, or None if they are not filled."""
+    """Return the bytes that fill elements outside the source, or None if the copy does not fill them."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -167,7 +167,7 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
         raise tc.RequestError(f"{where}: {name} {rule}, got {short_repr(memory)}")
 
 
-@checked(case=CASE, arrays=Validator("the bytes of source and destination, two arrays", lambda value: len(value) == 2))
+@checked(case=CASE, arrays=Validator("two arrays, the bytes of source and destination", lambda value: len(value) == 2))
 def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     """Return the destination's memory after the kernel.
 
@@ -198,7 +198,7 @@ def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
 
 
 def count_written(case: CopyCase) -> int:
-    """Return the number of writes to places of the destination."""
+    """Return the number of element writes to the destination, over all CTAs and iterations."""
     return sum(len(element) for values in case.values() for _, element in _destinations(case, values))
 
 
@@ -209,7 +209,7 @@ def _destinations(case: CopyCase, values: Mapping[str, int]) -> Iterator[tuple[t
 
 
 def read_places(case: CopyCase) -> Any:
-    """Return a mask of the places of the source's memory that are read."""
+    """Return a mask of the elements of the source's memory that the copy reads."""
     read = np.zeros(memory_shape(case, case.src)[:-1], bool)
     for values in case.values():
         read[index_of(case, case.src, values)[0]] = True
@@ -217,7 +217,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """Give all places of one source element (in several threads or lanes) the same value, and return the memory."""
+    """Make all replicas of each source element, in threads or lanes, equal. Return the memory."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

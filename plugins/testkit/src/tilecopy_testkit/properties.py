@@ -1,4 +1,4 @@
-"""The rules for variants. Each is a function that raises a :class:`Counterexample` for a copy that breaks the rule.
+"""The rules for variants. Each rule is a function that raises a :class:`Counterexample` for a copy that breaks it.
 
 Every rule takes a subject and a case, and returns True if the variant accepts the copy.
 """
@@ -26,18 +26,20 @@ from .variant_under_test import VariantUnderTest
 from .widths import brute_force
 
 RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
-PURE = "hooks must be pure: same request, same answer; they must not print, read the environment or change arguments"
+PURE = (
+    "hooks must give the same answer for the same request, and must not print, read the environment or change arguments"
+)
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise"
 QUICK = "hooks must be quick"
-PARTITION = "a partition must be picklable and equal at every call with the same request, and its summary() must return one line"
+PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
 EXACTLY_ONCE = "every element must be moved exactly once"
-AGREES = "the partition must move each element to the place that the layouts define"
+AGREES = "the partition must move each element to the location that the layouts define"
 WIDE = "vectors must be as wide as brute force finds, unless the suite expects narrower ones"
 DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only the operands of the hook"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "a copy that was accepted and partitioned must be emitted"
-LAUNCH = "a copy must be declined if the cluster is too small for it, and accepted if the cluster is unknown"
+LAUNCH = "the variant must decline a copy to a CTA outside the cluster, and accept it if the cluster size is unknown"
 ONLY_THE_BOX = "only elements of the box may be read"
 _MOVERS = frozenset(
     ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
@@ -46,7 +48,7 @@ _MOVERS = frozenset(
 
 
 def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, tc.CopyRequest] | None:
-    """Return the harness and the request of a case, or None if the request is invalid or dispatch does not ask the variant."""
+    """Return the harness and the request of a case. Return None if the request is invalid or dispatch skips the variant."""
     harness = CaseHarness(case, subject)
     if case.iterations > 1:
         harness.turn = tc.symbol("turn", upper=case.iterations - 1)
@@ -59,7 +61,7 @@ def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, 
 
 
 def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that both hooks are pure and quick, do not raise, and decline only with a reason, and that partitions are plain data."""
+    """Check that predicate and partition hooks are pure and quick, raise nothing, give reasons, and return plain data."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     if (asked := request_of(audited, case)) is None:
@@ -92,10 +94,14 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
     """Check that a copy to other CTAs needs a cluster that has them."""
     unknown = attrs.evolve(request, cluster=None, cta_group=None)
     if partition_of(subject, unknown) is None:
-        raise Counterexample(LAUNCH, "the variant declines the copy if the request has cluster None", case)
+        raise Counterexample(
+            LAUNCH, "the variant must accept the copy if the request has cluster None, got a decline", case
+        )
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
-        raise Counterexample(LAUNCH, "the variant accepts a copy to other CTAs although the cluster has one CTA", case)
+        raise Counterexample(
+            LAUNCH, "the variant must decline a copy to another CTA if the cluster has one CTA, got Accept", case
+        )
 
 
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
@@ -136,7 +142,7 @@ def decision_of(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCa
 
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
-    """Return why the predicate or the partition declines a copy, "" if both accept it, or None if neither is called."""
+    """Return the variant's reason to decline a copy, "" if it accepts the copy, or None if dispatch skips the variant."""
     if (asked := request_of(subject, case)) is None:
         return None
     decision = decision_of(subject, asked[1], case)
@@ -183,7 +189,7 @@ def _summary_text(partition: Any) -> Any:
 
 
 def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that a partition moves each element once, to the place that the layouts define, in the widest vectors.
+    """Check that a partition moves each element once, to the location that the layouts define, in the widest vectors.
 
     Return True if the partition lists its moves.
     """
@@ -198,7 +204,7 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
-    """Return the variant's partition of a request, or None if it declines or fails (another rule checks failures)."""
+    """Return the variant's partition of a request, or None if the variant declines or fails. Another rule checks failures."""
     with contextlib.suppress(Counterexample):
         decision = decision_of(subject, request)
         return None if isinstance(decision, tc.Decline) else decision
@@ -269,7 +275,7 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
 def build_kernel(
     subject: VariantUnderTest, case: CopyCase, *, skip: str | None = None, left_out: Collection[str] = ()
 ) -> tc.BuiltKernel | None:
-    """Return the kernel of a case without the step ``skip`` and the options ``left_out``, or None if the variant declines."""
+    """Build the kernel of a case without the step ``skip`` and the options ``left_out``. Return None if the variant declines."""
     try:
         return CaseHarness(case, subject, skip, left_out).build()
     except tc.NoVariantError:
@@ -292,13 +298,13 @@ def copy_instructions(kernel: tc.BuiltKernel | None, name: str) -> list[tuple[in
 
 
 def shown(rule: str, found: str, case: CopyCase, kernel: tc.BuiltKernel | None, line: int) -> Counterexample:
-    """Return a counterexample with a line of the kernel's PTX; ``line`` is 0 for no line."""
+    """Return a counterexample that quotes line number ``line`` of the kernel's PTX, or no line if it is 0."""
     text = kernel.ptx.split("\n")[line - 1] if kernel is not None and line else ""
     return Counterexample(rule, found, case, line=line, text=text)
 
 
 def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> int:
-    """Return the number of the first PTX line of a copy that moves data (to or from ``space`` if given), or 0."""
+    """Return the line number of the copy's first PTX instruction that moves data, or 0. ``space`` selects a state space."""
     lines = copy_instructions(kernel, name)
     return next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
 
@@ -310,7 +316,9 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     first, second = build_kernel(subject, case), build_kernel(audited, case)
     if first is None or second is None:
         if first is not second:
-            raise Counterexample(DETERMINISTIC, "one build declines the copy, and another one emits it", case)
+            raise Counterexample(
+                DETERMINISTIC, "one build declines the copy, and another build of the same request emits it", case
+            )
         return False
     for _ in range(5):  # the quickest call counts, because the machine may be busy
         if auditor.slow:
@@ -395,7 +403,7 @@ def _writer(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, r
 
 
 def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that only elements of the box are read, while another CTA writes all others of a global source.
+    """Check that only elements of the box are read. Another CTA writes all other elements of a global source meanwhile.
 
     Other elements of a shared source are never initialized, so that every rule checks them.
     """

@@ -1,4 +1,4 @@
-"""The writer of a package with a new variant, from templates."""
+"""The function that writes a package with a new variant, from templates."""
 
 from __future__ import annotations
 

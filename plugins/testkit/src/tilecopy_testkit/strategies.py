@@ -46,7 +46,7 @@ def requests(
     dtypes: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
 ) -> st.SearchStrategy[CopyCase]:
-    """Return a strategy of cases that fit the record of a variant; the variant may still decline some.
+    """Return a strategy of cases that match the record of a variant. The variant may decline some of them.
 
     Args:
         variant: a record, a module or object with the hooks, or the name of an installed variant.

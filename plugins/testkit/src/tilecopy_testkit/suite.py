@@ -39,7 +39,7 @@ SHRINK_EXAMPLES = 200
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
-    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without a suffix stands for all targets of its architecture.
+    """Return the targets in a list such as ``sm_90,sm_100a``. A name without suffix stands for all targets of its architecture.
 
     Raises:
         RequestError: a name is not a target.
@@ -117,7 +117,7 @@ def _raise_smaller(subject: VariantUnderTest, rule: Property, case: CopyCase, co
     else:
         raise Counterexample(
             properties.PURE,
-            f"the copy broke a rule, but not when it was tried again ({counterexample.rule}: {counterexample.found})",
+            f"the counterexample did not reproduce on replay ({counterexample.rule}: {counterexample.found})",
             case,
         ) from counterexample
 
@@ -163,9 +163,7 @@ def _hold_by_hypothesis(
     try:
         hold()
     except Flaky as error:
-        raise Counterexample(
-            properties.PURE, f"a copy broke a rule, but not when it was tried again: {error}"
-        ) from error
+        raise Counterexample(properties.PURE, f"the counterexample did not reproduce on replay: {error}") from error
     return taken
 
 
@@ -213,7 +211,7 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> VariantUnderTest:
-        """Return the variant with the attributes of this class, for the targets that the environment selects."""
+        """Return the variant to test, with this class's attributes. The environment selects the targets."""
         about = {name: getattr(cls, name) for name in VariantSuite.__annotations__.keys() - _OF_THE_TESTS}
         subject = VariantUnderTest.of(cls.plugin, **about)
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
@@ -243,7 +241,7 @@ class VariantSuite:
         self._hold(properties.hooks_are_pure, 2)
 
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
-        """Check that partitions move each element once, to its place, in vectors as wide as brute force finds."""
+        """Check that partitions move each element once, to its location, in vectors as wide as a brute-force search finds."""
         if not self._hold(properties.partition_agrees, 2, least=0):
             pytest.skip("only widths were checked, because the partitions have no method moves(request, values)")
 
@@ -260,18 +258,18 @@ class VariantSuite:
         self._hold(properties.results_are_right, 2)
 
     def test_only_elements_of_the_box_are_read(self) -> None:
-        """Check that elements outside the box are not read, while another CTA writes them."""
+        """Check that elements outside the box are not read. Another CTA writes them during the copy."""
         if all(source != "global" for source, _ in self.subject().case_space.spaces):
             pytest.skip("the variant does not copy from global memory; the other tests check reads of other memories")
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
-        """Check copies of arrays with more than 2**31 elements, which are sparse in memory."""
+        """Check copies of arrays with more than 2**31 elements. Only the elements of the box take memory."""
         if not checks.far_places_are_right(self.subject()):
             pytest.skip("no copy of the variant can have a stride of 2**31 elements in global memory")
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
-        """Check for each completion step that some copy without the step is a hazard, or wrong."""
+        """Check that each completion step is needed: without it, some copy must be a hazard or have a wrong result."""
         checks.steps_are_needed(self.subject())
 
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
@@ -280,12 +278,14 @@ class VariantSuite:
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """Compare the variant's answers with those of other processes, which use other hash seeds and another order."""
+        """Compare the variant's answers with those of processes with another hash seed and another order of requests."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("for other processes, plugin must be a variant's name, a module or a module's attribute")
+            pytest.skip(
+                "other processes cannot import the plugin: it must be a variant's name, a module or a module's attribute"
+            )
 
     def test_a_copy_without_options_falls_back(self) -> None:
-        """Check that copies without an option, in a kernel and in a plan, are declined or lowered."""
+        """Check that copies that leave out an option, in a kernel and in a plan, are declined or lowered."""
         checks.falls_back(self.subject())
 
     def test_the_gpu_gives_the_same(self) -> None:

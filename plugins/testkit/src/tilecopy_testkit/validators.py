@@ -29,7 +29,7 @@ def name_of(*names: str) -> msgspec.Meta:
 
 
 def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
-    """Return the fields of a class with validators for their types, as a ``field_transformer`` of attrs."""
+    """Add a validator of its type to each field of a class. This function is a ``field_transformer`` of attrs."""
     types = get_type_hints(cls, include_extras=True)
     return [
         field.evolve(validator=partial(_check_type, types[field.name])) if field.validator is None else field
@@ -68,5 +68,5 @@ NAMES = Validator("names", lambda value: isinstance(value, Collection) and all(m
 
 
 def system_reason(error: Exception) -> str:
-    """Return the system's reason in an error about a file, without the path."""
+    """Return the operating system's reason for a file error, without the path."""
     return getattr(error, "strerror", None) or type(error).__name__

@@ -33,7 +33,10 @@ MOST_SECONDS = 120
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a text that names a plugin for another process: a variant's name, ``MODULE:`` or ``MODULE:NAME``; or None."""
+    """Return a name by which another process can import a plugin, such as ``MODULE:NAME``, or None.
+
+    The name is a variant's name, ``MODULE:`` or ``MODULE:NAME``.
+    """
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -63,14 +66,14 @@ def _plain(value: Any) -> str:
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """Return the answers to cases, computed in their order, by the key of each case."""
+    """Return the answers to all cases, by the key of the case. They are computed in the order of ``cases``."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases from one process per hash seed, or None if no other process can find the plugin."""
+    """Return the answers to the reversed cases, from one process per hash seed. Return None if it cannot import the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None

@@ -97,7 +97,7 @@ class VariantUnderTest:
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> VariantUnderTest:
-        """Return the record of a plugin to test. ``more`` has values for the other fields.
+        """Return the record of a plugin to test. ``more`` sets other fields of the record.
 
         Raises:
             PluginError: the plugin cannot be loaded, or is not a variant.
@@ -127,7 +127,7 @@ class VariantUnderTest:
         return bool(self.steps) or self.record.completion in COMPLETIONS
 
     def with_wrapper(self, wrapper: Any) -> VariantUnderTest:
-        """Return the variant with a registry that also has a plugin with hook wrappers."""
+        """Return the variant with another registry that also has the plugin ``wrapper``, with hook wrappers."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
         return attrs.evolve(self, registry=registry)

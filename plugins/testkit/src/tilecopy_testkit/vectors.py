@@ -1,4 +1,4 @@
-"""Test vectors: launches that were recorded on a GPU, and are replayed on the emulator on machines without a GPU.
+"""Test vectors: launches that were recorded on a GPU. Tests replay them on the emulator, without a GPU.
 
 If one author writes both a variant and the emulator's handler of its instruction, both may have the same mistake. A test vector
 finds it. A file of test vectors is JSON::
@@ -93,7 +93,7 @@ class RecordedLaunch:
 
 @checked(path=PATH)
 def recorded_vectors(path: Path | str) -> list[RecordedLaunch]:
-    """Return the test vectors of a file in the format of this module's docstring.
+    """Return the test vectors in a file. The module's docstring specifies the format.
 
     Raises:
         RequestError: the file cannot be read, or does not have this format.

@@ -14,7 +14,7 @@ from .oracle import owners_of, places
 
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
-    """Return True if elements, in some order, form aligned vectors of ``vec`` elements that are contiguous on every side.
+    """Return True if elements in some order form aligned vectors of ``vec`` elements. Each must be contiguous on every side.
 
     A side has the place of each element; those of the first side are distinct.
     """
@@ -45,7 +45,7 @@ def widest(
 
 
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
-    """Yield values of the variables. They are enough to check every start, because starts are affine in the variables or quotients."""
+    """Yield values of the variables that are enough to check every start. A start is affine in variables or their quotients."""
     counts = {"block": case.blocks, "turn": case.iterations, "unit": min(case.units, 4)}
     ranges = {name: range(count) for name, count in counts.items()} | {"n": range(0, case.n + 1, case.multiple_of)}
     for values in product(*(range_ if name in case.variables else range(1) for name, range_ in ranges.items())):
