@@ -17,7 +17,7 @@ from tilecopy_core.memory import Buffer, Region
 from tilecopy_core.registry import __version__
 
 from .function import CopyFunction, function_of
-from .function_arguments import C_TYPES, TID, Argument, BufferArgument, Key, ScalarArgument, key_of_symbol
+from .function_arguments import C_TYPES, Argument, BufferArgument, ScalarArgument, by_key, key_of_symbol
 from .hoist import hoist
 
 COMPLETION_HEADER = files("tilecopy_export") / "completion.cuh"
@@ -106,14 +106,13 @@ def _encoder(function: CopyFunction, operand: Argument) -> Iterator[str]:
     """Yield the lines of a host function that encodes a tensor map, if the argument is one; they need cuda.h."""
     if isinstance(operand, ScalarArgument) or operand.recipe is None:
         return
-    recipe, numbers = operand.recipe, _numbers(function)
-    buffers = [argument for argument in function.arguments if isinstance(argument, BufferArgument)]
-    array = next(argument.name for argument in buffers if argument.buffer.memory is recipe.array.memory)
+    recipe, arguments = operand.recipe, by_key(function.arguments)
+    array = arguments[recipe.array.memory].name
     taken: dict[str, None] = {}
 
     def name_of(symbol: Symbol) -> str:
-        number = numbers.get(key_of_symbol(symbol))
-        if number is None or symbol.varies != "grid":
+        number = arguments.get(key_of_symbol(symbol))
+        if not isinstance(number, ScalarArgument) or symbol.varies != "grid":
             raise RequestError(f"the tensor map of {array} must depend on host values only, got {symbol.name}")
         taken[f"{number.type} {number.name}"] = None
         return number.name
@@ -143,12 +142,6 @@ def _encoder(function: CopyFunction, operand: Argument) -> Iterator[str]:
 
 
 # ------------------------------------------------------------------------------------------------- the signature
-
-
-def _numbers(function: CopyFunction) -> dict[Key, ScalarArgument]:
-    """Return the integer arguments by the keys of their symbols, without the thread's index."""
-    numbers = [argument for argument in function.arguments if isinstance(argument, ScalarArgument)]
-    return {key_of_symbol(number.symbol): number for number in numbers if number.symbol is not None}
 
 
 def _constant(function: CopyFunction, operand: BufferArgument) -> str:
@@ -266,10 +259,10 @@ def _literal(value: int) -> str:
 
 def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]:
     """Yield the conditions that a region with run-time starts is inside its buffer."""
-    names = {key: number.name for key, number in _numbers(function).items()}
+    arguments = by_key(function.arguments)
 
     def cpp(value: Int) -> str:
-        return as_cpp(value, lambda symbol: names.get(key_of_symbol(symbol), TID))
+        return as_cpp(value, lambda symbol: arguments[key_of_symbol(symbol)].name)
 
     for dim, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
         low, high = region.exceeds(dim)

@@ -43,10 +43,10 @@ from .function_arguments import (
     Key,
     ScalarArgument,
     arguments_of,
+    by_key,
     check_function_name,
     cta_threads,
     key_of_symbol,
-    tid_key,
 )
 
 
@@ -188,15 +188,9 @@ class FunctionBindings(Bindings):
     mark = MARK
     inlined = True
 
-    def __init__(self, arguments: Sequence[Argument], threads: int) -> None:
+    def __init__(self, arguments: Sequence[Argument]) -> None:
         super().__init__()
-        self._arguments: dict[Key, Argument] = {}
-        for argument in arguments:
-            if isinstance(argument, BufferArgument):
-                self._arguments.setdefault(argument.buffer.memory, argument)
-            else:
-                key = tid_key(threads) if argument.symbol is None else key_of_symbol(argument.symbol)
-                self._arguments[key] = argument
+        self._arguments = by_key(arguments)
         self._names = {argument.name for argument in arguments}
         self.made: dict[TensorMap, BufferArgument] = {}
         self.inputs: list[RegisterMove] = []
@@ -287,9 +281,8 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
     """
     check_function_name(name)
     arguments = arguments_of(plan)
-    threads = cta_threads(plan)
-    bindings = FunctionBindings(arguments, threads)
-    ptx = PtxBuilder(plan.request.target, threads, bindings=bindings)
+    bindings = FunctionBindings(arguments)
+    ptx = PtxBuilder(plan.request.target, cta_threads(plan), bindings=bindings)
     plan.emit(ptx, registry)
     body = tuple(line for line in ptx.lines if not str(line).lstrip().startswith("//"))
     overwritten = _written_first(body) & {move.register for move in bindings.outputs}

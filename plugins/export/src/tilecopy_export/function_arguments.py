@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import attrs
 from tilecopy.expression_text import symbols_in_order, unique_name
 
 from tilecopy_core import Plan
-from tilecopy_core.description import MAX_CTA_THREADS, is_thread_id, tid_symbol
+from tilecopy_core.description import MAX_CTA_THREADS, is_thread_id
 from tilecopy_core.errors import RequestError, short_repr
 from tilecopy_core.integers import Expr, Int, Symbol
 from tilecopy_core.layout import StridedLayout
@@ -169,11 +169,15 @@ def cta_threads(plan: Plan) -> int:
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 
 
-def tid_key(threads: int) -> Key:
-    """Return the key of the argument ``tid``."""
-    thread_index = tid_symbol(max(threads, 2))
-    assert isinstance(thread_index, Expr)
-    return key_of_symbol(next(iter(thread_index.symbols)))
+def by_key(arguments: Iterable[Argument]) -> dict[Key, Argument]:
+    """Return the arguments by their keys; of two arguments with the same memory, the first."""
+    arguments_by_key: dict[Key, Argument] = {}
+    for argument in arguments:
+        if isinstance(argument, BufferArgument):
+            arguments_by_key.setdefault(argument.buffer.memory, argument)
+        else:
+            arguments_by_key["%tid.x" if argument.symbol is None else key_of_symbol(argument.symbol)] = argument
+    return arguments_by_key
 
 
 def _number(name: str, same: list[Symbol]) -> ScalarArgument:
