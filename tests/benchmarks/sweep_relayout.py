@@ -72,9 +72,8 @@ def main() -> int:
             source = memory[:nbytes].view(getattr(torch, dtype)).view(shape)
             expected = source.permute(axes).contiguous().view(torch.uint8).view(-1)
             kind = getattr(torch, DTYPES[asked.elem_bytes])
-            extents = [d.extent for d in asked.dims]
             views = [
-                torch.as_strided(flat[:nbytes].view(kind), extents, [getattr(d, side) for d in asked.dims])
+                torch.as_strided(flat[:nbytes].view(kind), asked.extents, getattr(asked, side))
                 for flat, side in ((memory, "src"), (into, "dst"))
             ]
             measured = []

@@ -30,12 +30,8 @@ def moved_bytes(
 
 def steps_of(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Extents and steps of a problem, the reversed dimensions walked backwards."""
-    signs = [-1 if n in problem.reversed else 1 for n in range(len(problem.dims))]
-    return (
-        tuple(dim.extent for dim in problem.dims),
-        tuple(dim.src * sign for dim, sign in zip(problem.dims, signs, strict=True)),
-        tuple(dim.dst for dim in problem.dims),
-    )
+    src = tuple(-step if n in problem.reversed else step for n, step in enumerate(problem.src))
+    return problem.extents, src, problem.dst
 
 
 @examples(300)
@@ -57,7 +53,7 @@ def test_the_normal_form_moves_the_same_bytes(
         step *= extents[dim] * data.draw(st.sampled_from([1, 1, 2]))
     problem, starts = problem_of(RelayoutSpec(tuple(extents), src, tuple(dst), elem_bytes), *aligned)
     assert problem.size_bytes == prod(extents) * elem_bytes
-    assert all(dim.src >= 0 and dim.dst >= 1 for dim in problem.dims)
+    assert min(problem.src) >= 0 and min(problem.dst) >= 1
     # reversed dimensions begin at their lowest source address, which is where their last element is
     own, own_src, own_dst = steps_of(problem)
     first = sum((e - 1) * -s for e, s in zip(own, own_src, strict=True) if s < 0) * problem.elem_bytes
@@ -70,8 +66,8 @@ def test_the_normal_form_moves_the_same_bytes(
     ):
         assert given_align % align == 0 and start % align == 0, "the first element of the normal form is so aligned"
     for side, align in (("src", problem.src_align), ("dst", problem.dst_align)):
-        steps = [getattr(dim, side) for dim in problem.dims]
-        for dim, each in enumerate(problem.dims):
+        steps = getattr(problem, side)
+        for dim, each in enumerate(steps):
             vec = vector(problem, dim, side)
             assert vec == 1 or steps[dim] == 1
             assert align % (vec * problem.elem_bytes) == 0 or vec == 1
@@ -113,9 +109,7 @@ def test_threads_and_registers_take_every_element_of_a_box_once() -> None:
                 assert not thread or len(numbers) <= tiling.threads
             steps, counts = tiling.steps(problem), tiling.counts(problem)
             early = sector_elems(problem) - 1 if tiling.kind == "shifted" else 0
-            for dim, (extent, step, count) in enumerate(
-                zip((d.extent for d in problem.dims), steps, counts, strict=True)
-            ):
+            for dim, (extent, step, count) in enumerate(zip(problem.extents, steps, counts, strict=True)):
                 reach = extent + (early if dim == len(steps) - 1 else 0)
                 assert (count - 1) * step < reach <= count * step, (problem, tiling)
 

@@ -66,7 +66,9 @@ def array_of(where: str, argument: Any) -> SideArray:
         facts = array_view(where, argument, lambda pointer: int(driver().device_of(pointer)))
     except LaunchError as error:
         raise RequestError(str(error)) from error
-    itemsize = _itemsize(where, facts.dtype)
+    name, itemsize = dtype_name(facts.dtype), getattr(facts.dtype, "itemsize", None)
+    if not isinstance(itemsize, int) or itemsize < 1 or name in _NOT_WHOLE_BYTES or name.startswith("q"):
+        raise RequestError(f"{where} must have elements of whole bytes, got dtype {facts.dtype}")
     strides = tuple(stride * itemsize for stride in facts.strides)
     return SideArray(
         owner=argument,
@@ -105,11 +107,3 @@ def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
         device=None,
         readonly=not array.flags.writeable,
     )
-
-
-def _itemsize(where: str, dtype: Any) -> int:
-    name = dtype_name(dtype)
-    itemsize = getattr(dtype, "itemsize", None)
-    if not isinstance(itemsize, int) or itemsize < 1 or name in _NOT_WHOLE_BYTES or name.startswith("q"):
-        raise RequestError(f"{where} must have elements of whole bytes, got dtype {dtype}")
-    return itemsize

@@ -13,6 +13,7 @@ from tilecopy.executors import framework_of as module_of
 from tilecopy.executors import get_executor, stream_handle
 
 from tilecopy_core import RequestError
+from tilecopy_core.errors import attribute
 
 _LEGACY_STREAM = (0, 1)
 """The handles of the legacy default stream (CUDA driver API, "Stream synchronization behavior"); 2 is the thread's default stream."""
@@ -31,11 +32,11 @@ class Framework:
 
     def unwrap(self, where: str, array: Any) -> Any:
         """Return the array, or an object with the same memory and a supported interface."""
-        if _has(array, "__cuda_array_interface__") or _has(array, "__dlpack__"):
+        if attribute(array, "__cuda_array_interface__") is not None or attribute(array, "__dlpack__") is not None:
             return array
-        if _has(array, "__array_interface__"):
+        if attribute(array, "__array_interface__") is not None:
             return np.asarray(array)
-        if _has(array, "__array__"):
+        if attribute(array, "__array__") is not None:
             kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
             lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
             instead = (
@@ -62,13 +63,6 @@ class Framework:
 
     def mark_written(self, out: Any) -> None:
         """Tell the framework that the elements of ``out`` changed."""
-
-
-def _has(array: Any, name: str) -> bool:
-    try:
-        return getattr(array, name, None) is not None
-    except Exception:  # an object's own
-        return False
 
 
 class NumPy(Framework):
@@ -136,23 +130,21 @@ class Torch(Framework):
 
 def demand_strided(where: str, tensor: Any) -> None:
     """Check that a torch tensor is a plain strided one: initialized, not masked, quantized, nested or sparse."""
-    if type(tensor).__name__.startswith("Uninitialized"):
-        raise RequestError(f"{where} must have a shape, got a {type(tensor).__name__}: run its module once first")
-    if type(tensor).__name__ == "MaskedTensor":
-        raise RequestError(
-            f"{where} must not be a masked tensor, because relayout does not move the mask: pass a.get_data() or a.to_tensor(value)"
+    kind, rule = type(tensor).__name__, ""
+    if kind.startswith("Uninitialized"):
+        rule = f"have a shape, got a {kind}: run its module once first"
+    elif kind == "MaskedTensor":
+        rule = (
+            "not be a masked tensor, because relayout does not move the mask: pass a.get_data() or a.to_tensor(value)"
         )
-    if tensor.is_quantized:
-        raise RequestError(
-            f"{where} must not be a quantized tensor, because the scale would be lost: pass a.int_repr()"
-        )
-    if tensor.is_nested:
-        raise RequestError(
-            f"{where} must not be a nested tensor, because its rows differ in length: pass its rows one by one (a.unbind()), or "
-            "a.to_padded_tensor(value)"
-        )
-    if tensor.layout != sys.modules["torch"].strided:
-        raise RequestError(f"{where} must be a strided tensor, got layout {tensor.layout}: pass a.to_dense()")
+    elif tensor.is_quantized:
+        rule = "not be a quantized tensor, because the scale would be lost: pass a.int_repr()"
+    elif tensor.is_nested:
+        rule = "not be a nested tensor, because its rows differ in length: pass a.unbind() one by one, or a.to_padded_tensor(value)"
+    elif tensor.layout != sys.modules["torch"].strided:
+        rule = f"be a strided tensor, got layout {tensor.layout}: pass a.to_dense()"
+    if rule:
+        raise RequestError(f"{where} must {rule}")
 
 
 class CuPy(Framework):

@@ -29,11 +29,9 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     mesh = array.device_mesh
     moved = call.rearrangement()
     kept = [_propagated_placement(moved, placement) for placement in array.placements]
-    wanted = (
-        kept
-        if placements is None
-        else [_checked_placement(placement, moved, n) for n, placement in enumerate(placements)]
-    )
+    wanted = kept
+    if placements is not None:
+        wanted = [_checked_placement(placement, moved, n) for n, placement in enumerate(placements)]
     if len(wanted) != len(kept):
         raise RequestError(
             f"placements must have one entry for each of the {len(kept)} mesh dimensions, got {short_repr(placements)}"
@@ -58,10 +56,8 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
         local_result = relayout_tensor(RelayoutCall(local, pattern, executor=call.executor, sizes=named))
     else:
         (number,) = changed
-        shard_dim, out_shard_dim = array.placements[number].dim, wanted[number].dim
-        local_result = relayout_part(
-            ShardsCall(pattern, named, shard_dim, out_shard_dim), local, mesh.get_group(number)
-        )
+        part_call = ShardsCall(pattern, named, array.placements[number].dim, wanted[number].dim)
+        local_result = relayout_part(part_call, local, mesh.get_group(number))
     return DTensor.from_local(
         local_result, mesh, wanted, run_check=False, shape=moved.shape, stride=row_major(moved.shape)
     )

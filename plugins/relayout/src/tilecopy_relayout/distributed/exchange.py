@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
 from math import prod
@@ -61,9 +61,8 @@ class ShardsCall(NamedTuple):
         """Return the call and the group from the arguments that :meth:`for_torch` returned."""
         axes, names, extents, shard_dim, out_shard_dim, group, part, total = carried
         sizes = dict(zip(names.split(), extents, strict=True))
-        return cls(
-            axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total
-        ), torch_internals.group_by_name(group)
+        call = cls(axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total)
+        return call, torch_internals.group_by_name(group)
 
     def rearrangement(self, shape: Sequence[int]) -> Rearrangement:
         """Return the rearrangement of the whole array. ``shape`` is the shape of a rank's part."""
@@ -240,13 +239,13 @@ def _all_to_all_of(
             outgoing = _flat(x)
         else:
             outgoing = x.new_empty(x.numel())
-            for view, part in zip(_views(x, sent), _packed_views(outgoing, sent), strict=True):
+            for view, part in _views(x, outgoing, sent):
                 _copy(view, part)
         straight = are_consecutive(received) and result.is_contiguous()
         incoming = _flat(result) if straight else x.new_empty(result.numel())
         dist.all_to_all_single(incoming.view(torch.uint8), outgoing.view(torch.uint8), *sizes, group=group)
         if not straight:
-            for part, view in zip(_packed_views(incoming, received), _views(result, received), strict=True):
+            for view, part in _views(result, incoming, received):
                 _copy(part, view)
         return result
 
@@ -271,14 +270,13 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-def _views(tensor: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
-    first = tensor.storage_offset()
-    return [tensor.as_strided(box.extents, box.strides, first + box.offset) for box in boxes]
-
-
-def _packed_views(flat: torch.Tensor, boxes: Sequence[Strides]) -> list[torch.Tensor]:
-    parts = flat.split([prod(box.extents) for box in boxes])
-    return [part.view(box.extents) for part, box in zip(parts, boxes, strict=False)]
+def _views(
+    tensor: torch.Tensor, flat: torch.Tensor, boxes: Sequence[Strides]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the views of each box in a tensor, and in ``flat``, where the boxes are packed."""
+    parts, first = flat.split([prod(box.extents) for box in boxes]), tensor.storage_offset()
+    for part, box in zip(parts, boxes, strict=False):
+        yield tensor.as_strided(box.extents, box.strides, first + box.offset), part.view(box.extents)
 
 
 def _copy(source: torch.Tensor, destination: torch.Tensor) -> None:

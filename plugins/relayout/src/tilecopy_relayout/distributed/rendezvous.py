@@ -36,13 +36,8 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 class Rendezvous:
     """The point where the ranks of a group agree on calls. All ranks must create their rendezvous in the same order.
 
-    If not all ranks are on one host, or ``shared`` is False, they exchange words through the store of the group.
-
-    Attributes:
-        rank: the number of this process in the group.
-        ranks: the number of processes in the group.
-        one_host: True if all ranks share memory.
-        seconds: the timeout of a rank that waits for the others.
+    If not all ranks are on one host, or ``shared`` is False, they exchange words through the store of the group. ``seconds`` is the
+    timeout of a rank that waits for the others.
 
     Raises:
         LaunchError: another rank did not arrive in time.

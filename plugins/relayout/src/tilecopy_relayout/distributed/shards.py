@@ -43,12 +43,8 @@ class Strides:
 class Shards:
     """A frozen record of a relayout of a sharded array.
 
-    Attributes:
-        moved: the rearrangement of the whole array.
-        shard_dim: the dimension of the array that is sharded.
-        out_shard_dim: the dimension of the result that is sharded.
-        cuts: the start of each rank's part of the array along ``shard_dim``, and the end.
-        out_cuts: the start of each rank's part of the result along ``out_shard_dim``, and the end.
+    ``cuts`` are the start of each rank's part of the array along ``shard_dim``, and the end. ``out_cuts`` are those of the result
+    along ``out_shard_dim``.
     """
 
     moved: Rearrangement
@@ -199,15 +195,12 @@ class RankRequest(NamedTuple):
         return cls(*ast.literal_eval(text))
 
 
-_EQUAL = ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim")
-
-
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     """Return the relayout that all ranks request, or raise an error. The result or error is the same on every rank."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")
-    for name in _EQUAL:
+    for name in ("dtype", "device", "axes", "sizes", "shard_dim", "out_shard_dim"):
         _same(name, [getattr(request, name) for request in requests])
     first, shard_dim = requests[0], requests[0].shard_dim
     _same(

@@ -150,8 +150,6 @@ class PutGraph:
     """A frozen record of an exchange. A call of the record launches the exchange as a CUDA graph.
 
     Attributes:
-        device: the device of this rank.
-        buffer: the memory of the results.
         barrier: a function that enqueues a barrier of all ranks' GPUs on the current stream.
         moves: for each box its relayout, the bytes from the array's first element, and the address in its receiver's memory.
         streams: streams, at least as many as moves.

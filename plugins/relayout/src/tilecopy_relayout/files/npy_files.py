@@ -90,7 +90,7 @@ def relayout_file(
     array = array_of(printable_name(source), read.array)
     itemsize, moved = array.memory.itemsize, rearrangement(axes, array.memory.shape, sizes)
     executor = host.choose_executor(executor)
-    target = target or (host.target_of_gpu(host.current_gpu()) if executor == "cuda" else host.EMULATED_TARGET)
+    target = target or (host.target_of_gpu() if executor == "cuda" else host.EMULATED_TARGET)
     seconds: list[float] = []
     with output_file(destination) as write:
         if destination.exists() and destination.samefile(source):

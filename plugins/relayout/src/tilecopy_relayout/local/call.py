@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from math import gcd
 from typing import Any, NamedTuple, cast
 
@@ -107,7 +107,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> 
     return call.out
 
 
-def _through(device: int, executor: str) -> AbstractContextManager[None]:
+def _through(device: int, executor: str) -> Any:
     """Return a context in which host arrays use a GPU."""
     if executor != "cuda":
         raise RequestError(f"device must be omitted with the executor {executor}, got {short_repr(device)}")
@@ -115,8 +115,7 @@ def _through(device: int, executor: str) -> AbstractContextManager[None]:
         raise RequestError(
             f"device must be the number of one of the {len(driver().devices)} GPUs, from 0, got {short_repr(device)}"
         )
-    active: AbstractContextManager[None] = driver().active(device)
-    return active
+    return driver().active(device)
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:

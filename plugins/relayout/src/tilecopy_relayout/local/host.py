@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from math import prod
 from typing import Any
@@ -38,16 +37,12 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
     return "cuda" if unavailable_reason("cuda") is None else "emulator"
 
 
-def target_of_gpu(device: int) -> str:
-    """Return the architecture of a GPU."""
+def target_of_gpu(device: int | None = None) -> str:
+    """Return the architecture of a GPU. The default is the GPU for host arrays: the thread's current GPU, or the first."""
     cuda: Any = get_executor("cuda")
+    device = driver().current_device() if device is None else device
     major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
     return f"sm_{major}{minor}"
-
-
-def current_gpu() -> int:
-    """Return the GPU for host arrays: the one whose context is current in this thread, or the first."""
-    return int(driver().current_device())
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
@@ -65,7 +60,7 @@ def default_memory_bytes(executor: str) -> int | None:
     """Return the most bytes for source and result of a piece: 80 percent of the GPU's free memory, or None for the emulator."""
     if executor != "cuda":
         return None
-    with driver().active(current_gpu()):
+    with driver().active(driver().current_device()):
         free, _ = driver().call("cuMemGetInfo", what="free memory of the GPU")
     return int(free) * 8 // 10
 
@@ -88,7 +83,7 @@ def move_piece(source: Any, result: Any, executor: str, *, target: str | None = 
     On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """
     if executor == "cuda":
-        return _through_gpu(source, result, target or target_of_gpu(current_gpu()), timed_runs)
+        return _through_gpu(source, result, target or target_of_gpu(), timed_runs)
     launch = _plan(source, result, target or EMULATED_TARGET).bind(executor)
     started = time.perf_counter()
     launch(source, result, None)
@@ -113,21 +108,19 @@ def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> floa
             "arrays, or call relayout before the capture"
         )
     memory, first, source = _compact(source)
-    gpu = current_gpu()
+    gpu = driver().current_device()
     launch = _plan(source, result, target).bind("cuda", DevicePlacement.of(gpu, gpu))
-    with ExitStack() as stack:
-        sides = [
-            stack.enter_context(DeviceArray((a.nbytes,), "uint8", device=gpu, executor=cuda)) for a in (memory, result)
-        ]
-        sides[0].copy_from(memory)
-        work = partial(launch, sides[0].pointer + first, sides[1].pointer, None)
+    allocated = partial(DeviceArray, dtype="uint8", device=gpu, executor=cuda)
+    with allocated(memory.nbytes) as device_source, allocated(result.nbytes) as device_result:
+        device_source.copy_from(memory)
+        work = partial(launch, device_source.pointer + first, device_result.pointer, None)
         seconds = 0.0
         if timed_runs:
-            sides[1].fill(NEVER_WRITTEN)
+            device_result.fill(NEVER_WRITTEN)
             seconds = time_on_device(cuda, work, runs=timed_runs, warm_up=1, device=gpu)
         else:
             work()
-        sides[1].copy_to(result)  # cuMemcpyDtoH on the legacy stream waits for the launch
+        device_result.copy_to(result)  # cuMemcpyDtoH on the legacy stream waits for the launch
     return seconds
 
 

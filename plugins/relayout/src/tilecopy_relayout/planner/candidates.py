@@ -26,22 +26,20 @@ LEAST_BYTES = LANES * CHUNK_BYTES
 """The smallest box with work for a warp. For smaller boxes, one element per thread is as fast."""
 ELEMENT_THREADS = 256
 MOST_IDLE = 8
-"""The most threads of a CTA per active thread. With more, one element per thread is faster."""
+"""The most threads of a CTA per active thread (an extent of 67 has no divisor near 64). With more, one element per thread is faster."""
 
 
 def candidates(problem: Problem) -> list[Tiling]:
     """Return the candidate tilings of a problem, at least one."""
-    inner, last = problem.innermost, len(problem.dims) - 1
+    inner, rank = problem.innermost, len(problem.extents)
     tilings: list[Tiling] = []
-    if not problem.reversed & {inner, last}:
-        considered = (_direct_tilings if inner == last else _staged_tilings)(problem)
-        tilings = [tiling for tiling in considered if _is_shared_out(problem, tiling)]
-    return tilings or [Tiling("element", (1,) * len(problem.dims), ELEMENT_THREADS, tuple(range(len(problem.dims))))]
-
-
-def _is_shared_out(problem: Problem, tiling: Tiling) -> bool:
-    """Return True if enough threads are active; an extent such as 67 has no divisor that fits 64 threads."""
-    return tiling.divides or thread_values_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
+    if not problem.reversed & {inner, rank - 1}:
+        tilings = [
+            tiling
+            for tiling in (_direct_tilings if inner == rank - 1 else _staged_tilings)(problem)
+            if tiling.divides or thread_values_of(problem, tiling).threads * MOST_IDLE >= tiling.threads
+        ]
+    return tilings or [Tiling("element", (1,) * rank, ELEMENT_THREADS, tuple(range(rank)))]
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
@@ -60,7 +58,7 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
     aligned = vector(problem, by_src[0], "src") > 1 or vector(problem, by_dst[0], "dst") > 1
     small = problem.size_bytes < SMALL_BYTES
     runs = SHORT_RUN_BYTES + RUN_BYTES if small else RUN_BYTES
-    short = min(problem.dims[by_src[0]].extent, problem.dims[by_dst[0]].extent) * problem.elem_bytes < RUN_BYTES[0]
+    short = min(problem.extents[by_src[0]], problem.extents[by_dst[0]]) * problem.elem_bytes < RUN_BYTES[0]
     longer = [*product(LONG_RUN_BYTES, RUN_BYTES), *product(RUN_BYTES, LONG_RUN_BYTES)] if short or not aligned else []
     tiles = []
     for src_run, dst_run in [*product(runs, runs), *longer]:
@@ -75,8 +73,8 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
     threads = (32, 64, *THREADS)
     yield from _tilings_of(problem, tiles, kinds, threads, SMALL_THREAD_BYTES if small else THREAD_BYTES)
     a, b, early = by_src[0], by_dst[0], sector_elems(problem)
-    far = not small and vector(problem, b, "dst") == 1 and problem.dims[b].dst == 1 and not problem.reversed
-    if far and a != b == len(problem.dims) - 1 and problem.dims[b].extent >= 8 * early:
+    far = not small and vector(problem, b, "dst") == 1 and problem.dst[b] == 1 and not problem.reversed
+    if far and a != b == len(problem.extents) - 1 and problem.extents[b] >= 8 * early:
         for rows, length in product(SHIFTED_ROWS_BYTES, SHIFTED_LENGTH_BYTES):
             tile = (*_tile_of_runs(problem, (by_src[:1], rows))[:-1], length // problem.elem_bytes)
             if prod(tile) * problem.elem_bytes <= TILE_BYTES[1]:
@@ -85,11 +83,11 @@ def _staged_tilings(problem: Problem) -> Iterator[Tiling]:
 
 def _tile_of_runs(problem: Problem, *runs: tuple[Sequence[int], int]) -> tuple[int, ...]:
     """Return the box that has runs of the given bytes along orders of dimensions, as far as the dimensions allow."""
-    tile = [1] * len(problem.dims)
+    tile = [1] * len(problem.extents)
     for order, run_bytes in runs:
         have, elems = 1, max(1, run_bytes // problem.elem_bytes)
         for n in order:
-            extent, wanted = problem.dims[n].extent, -(-elems // have)
+            extent, wanted = problem.extents[n], -(-elems // have)
             if n not in problem.reversed:
                 tile[n] = max(tile[n], min(extent, 1 << (wanted - 1).bit_length()))
             have *= tile[n]

@@ -106,11 +106,6 @@ class TilingCost:
         """The product of the factors."""
         return self.sectors * self.runs * self.threads * self.accesses * self.edges * self.tail
 
-    @property
-    def share(self) -> float:
-        """The expected throughput relative to a plain copy."""
-        return BEST_SHARE / self.total
-
 
 def cost_of(problem: Problem, tiling: Tiling) -> TilingCost:
     """Return the expected cost of a tiling."""
@@ -128,7 +123,7 @@ def least_total(problem: Problem, tiling: Tiling) -> float:
 def _factors(problem: Problem, tiling: Tiling) -> tuple[float, float, float, float, float]:
     """Return the factors of :class:`TilingCost` without ``accesses``."""
     ctas, nbytes, edges, by_side = _box(problem, tiling.tile, tiling.kind == "shifted")
-    sectors, runs = by_side["dst" if tiling.order[-1] == len(problem.dims) - 1 else "src"]
+    sectors, runs = by_side["dst" if tiling.order[-1] == len(problem.extents) - 1 else "src"]
     threads = _threads(tiling, nbytes) * _crowding(problem, tiling)
     busy = sectors * runs * threads * edges
     return sectors, runs, threads, edges, max(1.0, _tail(problem, tiling, ctas, nbytes) / busy)
@@ -140,16 +135,16 @@ def _box(
 ) -> tuple[int, int, float, dict[Side, tuple[float, float]]]:
     """Return the number of boxes, the bytes of one, ``edges``, and ``sectors`` and ``runs`` by the side that the CTAs follow."""
     tiling = Tiling("shifted" if shifted else "direct", tile, 1, ())
-    counts, steps, dims = tiling.counts(problem), tiling.steps(problem), problem.dims
-    whole = prod((d.extent // s) / c for c, s, d in zip(counts, steps, dims, strict=True))
-    extra = prod(c * t / d.extent for c, t, d in zip(counts, tile, dims, strict=True)) - 1
+    counts, steps, extents = tiling.counts(problem), tiling.steps(problem), problem.extents
+    whole = prod((extent // s) / c for c, s, extent in zip(counts, steps, extents, strict=True))
+    extra = prod(c * t / extent for c, t, extent in zip(counts, tile, extents, strict=True)) - 1
     short: dict[Side, float] = {}
     partial: dict[Side, float] = {}
     for side in SIDES:
         elems, inside = _run(problem, tiling, side)
         run_bytes = elems * problem.elem_bytes
         short[side] = max(0.0, LONG_RUN_BYTES / run_bytes - 1)
-        outside = [getattr(d, side) for n, d in enumerate(dims) if n not in inside]
+        outside = [step for n, step in enumerate(getattr(problem, side)) if n not in inside]
         phase = gcd(SECTOR_BYTES, *(step * problem.elem_bytes for step in [elems, *outside]))
         partial[side] = 0.0 if shifted and side == "dst" else (SECTOR_BYTES - phase) / run_bytes
     by_side: dict[Side, tuple[float, float]] = {}
@@ -179,11 +174,11 @@ def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
     """Return the number of contiguous elements of a box on one side, and the dimensions that they span."""
     have, whole = 1, list[int]()
     for n in dims_by_stride(problem, side):
-        if abs(getattr(problem.dims[n], side)) != have:
+        if abs(getattr(problem, side)[n]) != have:
             break
         have *= tiling.tile[n]
         whole.append(n)
-        if tiling.tile[n] < problem.dims[n].extent:
+        if tiling.tile[n] < problem.extents[n]:
             break
     return have, whole
 
@@ -237,7 +232,7 @@ def _accesses(problem: Problem, tiling: Tiling) -> float:
     """Return the factor of L1, shared memory and L2. It is 1 if they need less time than DRAM."""
     thread_values, elem = thread_values_of(problem, tiling), problem.elem_bytes
     side: Side = "src" if tiling.kind in SCATTERS else "dst"
-    steps = [getattr(d, side) * elem for d in problem.dims]
+    steps = [step * elem for step in getattr(problem, side)]
     lanes = thread_values.lanes(lambda d: d.weight * steps[d.dim])
     nbytes = len(lanes) * thread_values.vec * elem
     sectors = _sectors(lanes, thread_values.vec * elem) * SECTOR_BYTES / nbytes

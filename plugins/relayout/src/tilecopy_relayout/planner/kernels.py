@@ -14,16 +14,16 @@ import tilecopy as tc
 
 from tilecopy_core import S, TileLayout
 
-from .problem import DTYPES, Problem
+from .problem import Problem
 from .tilings import LANES, SmemLayout, ThreadValueLayout, Tiling, sector_elems, smem_layout_of, thread_values_of
 
 
-def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayout") -> tc.BuiltKernel:
+def build(problem: Problem, tiling: Tiling, target: str) -> tc.BuiltKernel:
     """Build the kernel of a tiling. The parameters ``src`` and ``dst`` have the problem's dimensions."""
-    shape, dtype = tuple(d.extent for d in problem.dims), DTYPES[problem.elem_bytes]
-    k = tc.KernelBuilder(name, threads=tiling.threads)
-    src = k.param("src", shape, dtype, strides=tuple(d.src for d in problem.dims), align_bytes=problem.src_align)
-    dst = k.param("dst", shape, dtype, strides=tuple(d.dst for d in problem.dims), align_bytes=problem.dst_align)
+    shape, dtype = problem.extents, problem.dtype
+    k = tc.KernelBuilder("relayout", threads=tiling.threads)
+    src = k.param("src", shape, dtype, strides=problem.src, align_bytes=problem.src_align)
+    dst = k.param("dst", shape, dtype, strides=problem.dst, align_bytes=problem.dst_align)
     if tiling.kind == "element":
         return k.build(target=target, grid=_elements(k, src, dst, problem, tiling))
     grid, numbers = _boxes(k, problem, tiling)
@@ -33,10 +33,9 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
     read: dict[str, Any] = {"outside": "zero"} if overhangs else {}
     write: dict[str, Any] = ({"outside": "keep"} if overhangs else {}) | ({"relaxed": True} if shared else {})
     thread_values = thread_values_of(problem, tiling)
-    whole = tuple(slice(0, extent) for extent in tiling.tile)
 
     def local(label: str, *, words: bool) -> tc.Region:
-        return k.local(tiling.tile, dtype, layout=fragment(thread_values, len(shape), words=words), name=label)[whole]
+        return k.local(tiling.tile, dtype, layout=fragment(thread_values, len(shape), words=words), name=label)[...]
 
     vectors = local("vectors", words=False)
     if tiling.kind == "direct":
@@ -44,9 +43,8 @@ def build(problem: Problem, tiling: Tiling, target: str, *, name: str = "relayou
         k.cta.copy(dst[into], vectors, **write)
         return k.build(target=target, grid=grid)
     words = local("words", words=True) if thread_values.permutes_registers else vectors
-    tile = k.shared(
-        tiling.tile, dtype, layout=shared_layout(tiling, smem_layout_of(problem, tiling, thread_values)), name="tile"
-    )[whole]
+    layout = shared_layout(tiling, smem_layout_of(problem, tiling, thread_values))
+    tile = k.shared(tiling.tile, dtype, layout=layout, name="tile")[...]
     if tiling.kind == "gather":
         k.cta.copy(tile, src[box], **read)
         k.cta_sync()
@@ -81,8 +79,8 @@ def _box(problem: Problem, tiling: Tiling, starts: Sequence[Any]) -> tuple[tuple
     if tiling.kind == "shifted":
         into[-1] = slice(starts[-1] - sector_elems(problem), starts[-1] - sector_elems(problem) + tiling.tile[-1])
     box = [  # a dimension walked backwards has boxes of one
-        slice(d.extent - 1 - s, d.extent - s) if n in problem.reversed else place
-        for n, (d, s, place) in enumerate(zip(problem.dims, starts, into, strict=True))
+        slice(extent - 1 - s, extent - s) if n in problem.reversed else place
+        for n, (extent, s, place) in enumerate(zip(problem.extents, starts, into, strict=True))
     ]
     return tuple(box), tuple(into)
 
@@ -102,12 +100,9 @@ def _rows(
     for turn in k.range(-(-rows // warps), unroll=False):  # as quick as unrolled, and sooner assembled
         number: Any = k.warp_id() + turn * warps
         with k.if_(number < rows) if rows % warps else nullcontext():
-            places: list[Any] = []
-            for extent in tiling.tile[-2::-1]:
-                places.insert(0, number % extent)
-                number = number // extent
+            places = _coordinates(number, tiling.tile[:-1])
             at = [start + place for start, place in zip(starts, places, strict=False)]
-            offset = sum((a * dim.dst for a, dim in zip(at, problem.dims, strict=False)), start=0)
+            offset = sum((a * step for a, step in zip(at, problem.dst, strict=False)), start=0)
             begin = early - offset % early
             first = starts[-1] - early + begin
             into = [slice(a, a + 1) for a in at] + [slice(first, first + length)]
@@ -119,19 +114,23 @@ def _elements(k: tc.KernelBuilder, src: tc.Buffer, dst: tc.Buffer, problem: Prob
     """Move one element per thread, in the order of the destination, and return the number of CTAs."""
     count = problem.size
     number: Any = k.block_id("x") * tiling.threads + k.thread_id()
-    register = k.local((1,) * len(problem.dims), src.dtype, name="held")
+    register = k.local((1,) * len(problem.extents), src.dtype, name="held")
     with k.if_(number < count):
-        rest: Any = number
-        into: list[Any] = []
-        out_of: list[Any] = []
-        for n, dim in reversed(list(enumerate(problem.dims))):
-            at = rest % dim.extent
-            rest = rest // dim.extent
-            into.insert(0, at)
-            out_of.insert(0, dim.extent - 1 - at if n in problem.reversed else at)
+        into = _coordinates(number, problem.extents)
+        indices = enumerate(zip(into, problem.extents, strict=True))
+        out_of = [extent - 1 - at if n in problem.reversed else at for n, (at, extent) in indices]
         k.thread.copy(register[...], src[tuple(slice(at, at + 1) for at in out_of)])
         k.thread.copy(dst[tuple(slice(at, at + 1) for at in into)], register[...])
     return -(-count // tiling.threads)
+
+
+def _coordinates(number: Any, extents: Sequence[int]) -> list[Any]:
+    """Return the coordinates of an element in row-major order."""
+    coordinates: list[Any] = []
+    for extent in reversed(extents):
+        coordinates.insert(0, number % extent)
+        number = number // extent
+    return coordinates
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
@@ -177,5 +176,5 @@ def _starts(problem: Problem, tiling: Tiling, numbers: Sequence[Any], turn: Any 
     starts: list[Any] = []
     for n, (number, back) in enumerate(zip(numbers, tiling.last_tile_shift(problem), strict=True)):
         start = (number + turn if n in fastest else number) * steps[n]
-        starts.append(tc.minimum(start, problem.dims[n].extent - tiling.tile[n]) if back else start)
+        starts.append(tc.minimum(start, problem.extents[n] - tiling.tile[n]) if back else start)
     return starts

@@ -15,7 +15,7 @@ from tilecopy.overlap import StridedMemory
 from tilecopy_core.plugin import frozen, short_repr
 
 from ..arrays.devices import DevicePlacement
-from .problem import DTYPES, WIDEST_BYTES, RelayoutSpec
+from .problem import WIDEST_BYTES, RelayoutSpec
 
 
 @frozen(eq=False)
@@ -95,15 +95,14 @@ def _operands(
     name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
     devices = (None, None) if gpus is None else (gpus.source, gpus.destination)
     addresses = src + src_bytes, dst + dst_bytes
-    steps = [dim.src for dim in problem.dims], [dim.dst for dim in problem.dims]
     operands = []
-    for address, side, readonly, device, owner in zip(addresses, steps, (True, False), devices, owners, strict=True):
+    for n, (address, side) in enumerate(zip(addresses, problem.sides, strict=True)):
         interface = {
-            "shape": tuple(dim.extent for dim in problem.dims),
-            "strides": tuple(step * problem.elem_bytes for step in side),
-            "typestr": np.dtype(DTYPES[problem.elem_bytes]).str,
-            "data": (address, readonly),
+            "shape": side.shape,
+            "strides": side.strides_bytes,
+            "typestr": np.dtype(problem.dtype).str,
+            "data": (address, n == 0),  # the source is read-only
             "version": 3,
         }
-        operands.append(SimpleNamespace(**{name: interface}, device_id=device, owner=owner))
+        operands.append(SimpleNamespace(**{name: interface}, device_id=devices[n], owner=owners[n]))
     return operands

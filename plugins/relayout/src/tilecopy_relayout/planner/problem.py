@@ -44,30 +44,19 @@ class RelayoutSpec:
         return StridedMemory(0, self.extents, source, size), StridedMemory(0, self.extents, result, size)
 
 
-@frozen
-class Dim:
-    """A frozen record of one dimension: the extent, and the strides of source and result in elements. A broadcast has source stride 0."""
-
-    extent: int
-    src: int
-    dst: int
-
-
 @frozen(cache_hash=True)
-class Problem:
+class Problem(RelayoutSpec):
     """A frozen record of the normal form of a relayout.
 
+    The dimensions are sorted by falling stride of the destination, which is at least 1. A single element has one of extent 1.
+
     Attributes:
-        dims: the dimensions by falling stride of the destination; one of extent 1 if a single element moves.
-        elem_bytes: bytes of one element: 1, 2, 4, 8 or 16.
         src_align: alignment of the first source element in bytes, up to 16.
         dst_align: alignment of the first destination element in bytes, up to 16.
         reversed: the dimensions along which the source is read backwards. Their ``src`` is positive here, and the
             first source element is the element with the lowest address.
     """
 
-    dims: tuple[Dim, ...]
-    elem_bytes: int
     src_align: int = WIDEST_BYTES
     dst_align: int = WIDEST_BYTES
     reversed: frozenset[int] = frozenset()
@@ -75,7 +64,7 @@ class Problem:
     @property
     def size(self) -> int:
         """The number of elements."""
-        return prod(dim.extent for dim in self.dims)
+        return prod(self.extents)
 
     @property
     def size_bytes(self) -> int:
@@ -85,8 +74,8 @@ class Problem:
     @property
     def innermost(self) -> int:
         """The dimension with the smallest non-zero stride of the source, or the last if all strides are 0."""
-        steps = [(abs(d.src), -n) for n, d in enumerate(self.dims) if d.src]
-        return -min(steps)[1] if steps else len(self.dims) - 1
+        steps = [(step, -n) for n, step in enumerate(self.src) if step]
+        return -min(steps)[1] if steps else len(self.src) - 1
 
 
 def problem_of(
@@ -102,36 +91,34 @@ def problem_of(
         if extent == 1:
             continue
         if d > 0:
-            dims.append(Dim(extent, s, d))
+            dims.append((extent, s, d))
         else:  # both sides from the other end
             src_start, dst_start = src_start + (extent - 1) * s, dst_start + (extent - 1) * d
-            dims.append(Dim(extent, -s, -d))
-    fused: list[Dim] = []
-    for dim in sorted(dims, key=lambda dim: (-dim.dst, -abs(dim.src))):
-        outer = fused[-1] if fused else None
-        if outer is not None and outer.dst == dim.extent * dim.dst and outer.src == dim.extent * dim.src:
-            fused[-1] = Dim(outer.extent * dim.extent, dim.src, dim.dst)
-        else:
-            fused.append(dim)
-    backwards = frozenset(n for n, dim in enumerate(fused) if dim.src < 0)
-    for n in backwards:
-        src_start += (fused[n].extent - 1) * fused[n].src
-        fused[n] = attrs.evolve(fused[n], src=-fused[n].src)
+            dims.append((extent, -s, -d))
+    fused: list[tuple[int, int, int]] = []
+    for extent, s, d in sorted(dims, key=lambda dim: (-dim[2], -abs(dim[1]))):
+        stays_together = fused and fused[-1][1:] == (extent * s, extent * d)
+        fused.append((fused.pop()[0] * extent if stays_together else extent, s, d))
+    extents, src, dst = zip(*fused or [(1, 1, 1)], strict=True)
+    backwards = frozenset(n for n, step in enumerate(src) if step < 0)
+    src_start += sum((extents[n] - 1) * src[n] for n in backwards)
     src_bytes, dst_bytes = src_start * spec.elem_bytes, dst_start * spec.elem_bytes
     aligned = gcd(WIDEST_BYTES, src_align, src_bytes), gcd(WIDEST_BYTES, dst_align, dst_bytes)
-    problem = Problem(tuple(fused) or (Dim(1, 1, 1),), spec.elem_bytes, *aligned, backwards)
+    problem = Problem(extents, tuple(map(abs, src)), dst, spec.elem_bytes, *aligned, backwards)
     return _widen(problem), (src_bytes, dst_bytes)
 
 
 def _widen(problem: Problem) -> Problem:
     """Return the elements that always move together as one, as far as 16 bytes."""
-    *outer, last = problem.dims
-    if last.src != 1 or last.dst != 1 or len(outer) in problem.reversed:
+    *outer, extent = problem.extents
+    (*outer_src, src), (*outer_dst, dst) = problem.src, problem.dst
+    if src != 1 or dst != 1 or len(outer) in problem.reversed:
         return problem
     most = min(problem.src_align, problem.dst_align) // problem.elem_bytes
-    group = gcd(most, last.extent, *(step for dim in outer for step in (dim.src, dim.dst)))
+    group = gcd(most, extent, *outer_src, *outer_dst)
     if group <= 1:
         return problem
-    wide = tuple(attrs.evolve(dim, src=dim.src // group, dst=dim.dst // group) for dim in outer)
-    rest = () if last.extent == group and wide else (attrs.evolve(last, extent=last.extent // group),)
-    return attrs.evolve(problem, dims=wide + rest, elem_bytes=problem.elem_bytes * group)
+    rest = [] if extent == group and outer else [1]
+    src_steps, dst_steps = [tuple([step // group for step in steps] + rest) for steps in (outer_src, outer_dst)]
+    extents = tuple(outer + [extent // group for _ in rest])
+    return attrs.evolve(problem, extents=extents, src=src_steps, dst=dst_steps, elem_bytes=problem.elem_bytes * group)

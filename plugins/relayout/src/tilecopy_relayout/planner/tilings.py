@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Literal
 
 from tilecopy_core.plugin import frozen
@@ -42,10 +42,8 @@ class Tiling:
     """A frozen record of how a relayout is divided among CTAs and threads.
 
     Attributes:
-        kind: the kind of kernel.
         tile: extent of one CTA's box along each dimension of the problem. For ``shifted`` it includes a margin along the
             last dimension, of which a box writes a part.
-        threads: the number of threads of a CTA.
         order: the dimensions in the order of the CTAs, slowest first.
     """
 
@@ -61,7 +59,7 @@ class Tiling:
     @property
     def divides(self) -> bool:
         """True if every extent of the box is a power of two, or the kind is ``shifted``. A shifted tiling may leave some warps idle."""
-        return self.kind == "shifted" or _halves(self.tile)
+        return self.kind == "shifted" or prod(self.tile).bit_count() == 1
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
         """Return the distance from one box to the next along each dimension: the box's extent without its margin."""
@@ -93,8 +91,8 @@ class Tiling:
         end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
         """
         spare = [
-            count * step - dim.extent
-            for count, step, dim in zip(self.counts(problem), self.steps(problem), problem.dims, strict=True)
+            count * step - extent
+            for count, step, extent in zip(self.counts(problem), self.steps(problem), problem.extents, strict=True)
         ]
         if self.kind == "shifted":
             spare[-1] = 0  # its rows begin where sectors do
@@ -106,21 +104,15 @@ class Tiling:
 
     def overhangs(self, problem: Problem) -> bool:
         """Return True if a box may reach out of bounds."""
-        boxes = zip(problem.dims, self.tile, self.last_tile_shift(problem), strict=True)
-        return self.kind == "shifted" or any(dim.extent % extent and not shift for dim, extent, shift in boxes)
+        boxes = zip(problem.extents, self.tile, self.last_tile_shift(problem), strict=True)
+        return self.kind == "shifted" or any(whole % extent and not shift for whole, extent, shift in boxes)
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Return the number of boxes along each dimension."""
-        extents = [dim.extent for dim in problem.dims]
+        extents = list(problem.extents)
         if self.kind == "shifted":
             extents[-1] += sector_elems(problem) - 1  # the last one may begin that much early
         return tuple(-(-extent // step) for extent, step in zip(extents, self.steps(problem), strict=True))
-
-
-@lru_cache(maxsize=4096)
-def _halves(tile: tuple[int, ...]) -> bool:
-    """Return True if every extent is a power of two."""
-    return not any(extent & (extent - 1) for extent in tile)
 
 
 def sector_elems(problem: Problem) -> int:
@@ -130,11 +122,9 @@ def sector_elems(problem: Problem) -> int:
 
 @frozen
 class LayoutMode:
-    """A frozen record of a layout mode: one factor of a dimension. Its coordinate selects a thread or a register.
+    """A frozen record of a layout mode: one factor of a dimension, with ``extent`` values. It selects a thread or a register.
 
     Attributes:
-        dim: the dimension.
-        extent: the number of values of the mode.
         weight: elements along the dimension per step of the mode.
         stride: threads or registers per step of the mode.
         thread: True if the mode selects a thread, False for a register.
@@ -194,18 +184,16 @@ class ThreadValueLayout:
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
     """Return the dimensions sorted by stride on one side. The smallest stride is first; broadcasts (stride 0) are last."""
-    steps = [getattr(d, side) for d in problem.dims]
+    steps = getattr(problem, side)
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
     """Return the elements of the widest vector along a dimension. The vector is aligned at every coordinate of the other dimensions."""
-    steps = [getattr(d, side) for d in problem.dims]
-    align = problem.src_align if side == "src" else problem.dst_align
-    vec = max(1, align // problem.elem_bytes) if steps[dim] == 1 else 1
-    while vec > 1 and any(step % vec for n, step in enumerate(steps) if n != dim):
-        vec //= 2
-    return vec
+    steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
+    if steps[dim] != 1:
+        return 1
+    return gcd(max(1, align // problem.elem_bytes), *steps[:dim], *steps[dim + 1 :])
 
 
 class _ModeAllocator:
@@ -297,7 +285,7 @@ def smem_layout_of(problem: Problem, tiling: Tiling, thread_values: ThreadValueL
     # Whether a thread's words are contiguous and read in the widest vectors.
     whole = thread_values.word == tiling.tile[thread_values.other]
     unit = max(1, CHUNK_BYTES // problem.elem_bytes) if whole else thread_values.lanes_across * thread_values.word
-    steps, step, jump = [0] * len(problem.dims), 1, 1
+    steps, step, jump = [0] * len(problem.extents), 1, 1
     for n in dims_by_stride(problem, "src" if tiling.kind == "gather" else "dst"):
         steps[n] = step
         if n == thread_values.run:
