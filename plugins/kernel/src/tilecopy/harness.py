@@ -30,8 +30,6 @@ __all__ += ["element_storage", "stand_ins"]
 TMEM_LANES = 128
 """The lanes of tensor memory. A column of a lane has 32 bits."""
 _SPACES = ("global", "shared", "local", "tmem")
-_MAX_FRAGMENT_BYTES = 1 << 16
-"""The limit of a fragment: far above the 255 registers of a thread, and small enough to emit."""
 
 
 @attrs.frozen
@@ -113,10 +111,6 @@ def declare(kernel: KernelBuilder, region: Region) -> Region:
             )
         declared = kernel.param(buffer.name, buffer.shape, buffer.dtype, strides=layout.strides)
     elif buffer.space in ("shared", "local"):
-        if buffer.space == "local" and buffer.span_bytes > _MAX_FRAGMENT_BYTES:
-            raise RequestError(
-                f"{buffer.name}: a register fragment of {buffer.span_bytes} bytes is too large: a thread has 255 32-bit registers (1020 bytes)"
-            )
         declared = getattr(kernel, buffer.space)(buffer.shape, buffer.dtype, layout=layout, name=buffer.name)
     else:
         raise RequestError(

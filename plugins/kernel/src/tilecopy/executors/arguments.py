@@ -477,10 +477,7 @@ class HostArguments:
         return cls(arrays, binding)
 
     def pack_parameters(
-        self,
-        kernel: BuiltKernel,
-        addresses: dict[str, int],
-        encode_map: Callable[[TensorMapArgs], bytes] | None = None,
+        self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
         """Return the bytes of each parameter, in order, once every array has an address.
 

@@ -13,27 +13,10 @@ from math import gcd
 import attrs
 
 from tilecopy_core.errors import LayoutError, frozen
-from tilecopy_core.integers import (
-    Condition,
-    Expr,
-    Int,
-    Symbol,
-    add,
-    bounds_of,
-    constant_of,
-    divisor_of,
-    floordiv,
-    is_int_like,
-    key_of,
-    mul,
-    of_atom,
-    sub,
-    substitute,
-    sum_of,
-    terms_of,
-)
+from tilecopy_core.integers import add, constant_of, floordiv, mul, of_atom, sub, sum_of, terms_of
 from tilecopy_core.layout import surely_leaves
 from tilecopy_core.memory import Region
+from tilecopy_core.plugin import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, key_of, substitute
 
 Facts = tuple["Int", ...]
 Alternatives = tuple[Facts, ...]

@@ -12,22 +12,10 @@ import attrs
 
 from tilecopy_core.description import MAX_CTA_THREADS, WARP_THREADS, cta, thread, tid_symbol, warp, warpgroup
 from tilecopy_core.errors import LayoutError, PtxError, RequestError, short_repr
-from tilecopy_core.integers import (
-    INT,
-    Condition,
-    Expr,
-    Int,
-    Symbol,
-    bounds_of,
-    is_int_like,
-    is_multiple,
-    maximum,
-    of_atom,
-    plain,
-)
+from tilecopy_core.integers import INT, maximum, of_atom, plain
 from tilecopy_core.layout import S, StridedLayout, TCol, TileLayout, TLane, dtype_of
 from tilecopy_core.memory import Buffer, Region, check_identifier, checked_shape, symbolic
-from tilecopy_core.plugin import Scope, Target
+from tilecopy_core.plugin import Condition, Expr, Int, Scope, Symbol, Target, bounds_of, is_int_like, is_multiple
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import LOCK, Registry
 from tilecopy_partitions import tcgen05
@@ -306,10 +294,9 @@ class KernelBuilder(Recorder):
 
     # ------------------------------------------------------------------------------------------- ids
 
+    @checked(dim=one_of(*GRID_LIMIT))
     def block_id(self, dim: str = "x") -> Int:
         """Return the CTA's index in the grid along ``x``, ``y`` or ``z``."""
-        if type(dim) is not str or dim not in GRID_LIMIT:
-            one_of(*GRID_LIMIT).check(dim, "block_id", "dim")
         return block_index(dim)
 
     @checked(dim=one_of("x"))

@@ -11,17 +11,8 @@ import attrs
 from tilecopy_core.errors import RequestError, pattern, short_repr
 from tilecopy_core.integers import Expr
 from tilecopy_core.memory import Memory, Region
-from tilecopy_core.ptx import (
-    STEM,
-    Label,
-    Line,
-    PtxBuilder,
-    Register,
-    declared_in,
-    instruction_of,
-    names_in,
-    parse_lines,
-)
+from tilecopy_core.plugin import PtxBuilder, Register
+from tilecopy_core.ptx import STEM, Label, Line, declared_in, instruction_of, names_in, parse_lines
 from tilecopy_core.registry import LOCK
 
 from ..emission_checks import is_special
@@ -40,17 +31,8 @@ _CONSTANTS = frozenset({"_", "WARP_SZ"})
 class InlineText:
     """PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace them. It is checked when it is created.
 
-    Args:
-        text: the text as the user wrote it.
-        operands: values, integers, elements and regions of fragments that it reads.
-        out: regions of fragments that it may write, see :func:`check_outputs`.
-        names: the names that the kernel declares.
-
-    Attributes:
-        declared: the names that the text declares outside braces, for later text.
-
-    Raises:
-        RequestError: a field has no operand, the text writes more than ``out``, or it uses a name that is not declared.
+    For the arguments see :meth:`KernelBuilder.inline_ptx`; ``names`` are those that the kernel declares. The attribute ``declared``
+    has the names that the text declares outside braces, for later text.
     """
 
     def __init__(self, text: Any, operands: Sequence[Any], out: Sequence[Region], names: Collection[str]) -> None:

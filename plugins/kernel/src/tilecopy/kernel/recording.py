@@ -167,9 +167,8 @@ class Recorder:
             if len(self._stack) == 1:
                 raise
             known = self._known(*region.starts, *region.buffer.shape)
-            decided = not any(
-                self._is_of_launch(symbol) for facts in known for fact in facts for symbol in symbols_of(fact)
-            )
+            symbols = [symbol for facts in known for fact in facts for symbol in symbols_of(fact)]
+            decided = not any(map(self._is_of_launch, symbols))
             if decided and not never(known):
                 raise LayoutError(f"{error}; the enclosing conditions do not exclude that: {self._around()}") from None
             self._frame.left_out.append(region)

@@ -116,7 +116,9 @@ class Value(RunTime):
         for value in self.parts():
             dependencies: tuple[Int, ...] | None = value.args if value.op == "index" else ()
             if value.op in ("loaded", "address"):
-                dependencies = _places(value.args[0])
+                element = value.args[0]
+                in_memory = element.buffer.space in ("global", "shared")
+                dependencies = (*element.starts, *element.buffer.placed_by()) if in_memory else None
             if dependencies is None:
                 return None
             integers |= {key_of(integer): integer for integer in dependencies}
@@ -147,11 +149,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cast": (Value, str, bool),
 }
 """The types of operands, for the operations whose operands are not all values."""
-
-
-def _places(element: Region) -> tuple[Int, ...] | None:
-    """Return the integers on which the address of an element depends, or None for an element in registers."""
-    return (*element.starts, *element.buffer.placed_by()) if element.buffer.space in ("global", "shared") else None
 
 
 def as_value(value: Any, dtype: DType) -> Value:
