@@ -18,7 +18,7 @@ PACKAGES = {
     "emulator": 19_525,
     "export": 1_561,
     "gmem_smem": 72,
-    "kernel": 8_930,
+    "kernel": 8_870,
     "ldgsts": 70,
     "ldmatrix": 552,
     "partitions": 1_906,
