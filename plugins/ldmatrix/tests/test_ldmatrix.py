@@ -373,7 +373,7 @@ HALF_A = tc.mma_fragment("m16n8k16", "A", "float16")
 DECLINED: dict[str, tuple[Any, str]] = {
     "a row that is 18 bytes further": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None, pitch=17)),
-        "rows must start at multiples of 16 bytes, but the row of lane 1 starts 34 bytes after that of lane 0 in tile",
+        "the distance in tile from the row of lane 0 to the row of lane 1 must be a multiple of 16 bytes, got 34",
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
@@ -408,7 +408,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
         lambda: moved(
             TileLayout(S[(8, 2, 2) : (2 @ laneid, 1 @ laneid, 1)] + 16 @ laneid), (8, 4), swizzled((8, 4), mode=None)
         ),
-        "must begin at lane 0 of a warp, but begin at lane 16",
+        "must begin at lane 0 of a warp, got lane 16",
     ),
     "replicas over lanes": (
         lambda: moved(
@@ -420,11 +420,11 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "a store by warps that hold their own": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), scope=tc.cta(64), store=True),
-        "names 32 of the 64 threads of the cta",
+        "distinguish only 32 of the 64 threads of the cta",
     ),
     "a scope without whole warps": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), scope=tc.cta(48)),
-        "warps of 32 threads, but its last warp has 16",
+        "whole warps of 32 threads, got a last warp of 16",
     ),
     "an address that is not proved to be aligned": (
         lambda: at_start(4),
@@ -437,7 +437,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
             swizzled((16, 8), mode=None),
             store=True,
         ),
-        "must have strides greater than 0, got 2:0",
+        "must be greater than 0, got 2:0",
     ),
     "stmatrix before sm_90": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), store=True, target="sm_89"),
@@ -445,7 +445,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "registers that begin inside one": (
         lambda: moved(TileLayout(S[(8, 4, 2) : (4 @ laneid, 1 @ laneid, 1)] + 1), (8, 8), swizzled((8, 8), mode=None)),
-        "a register of 2 elements, but begins at register element 1",
+        "a register of 2 elements, got register element 1",
     ),
 }
 

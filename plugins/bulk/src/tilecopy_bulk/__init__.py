@@ -61,7 +61,7 @@ def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
 
 
 def prefetch_fits(request: CopyRequest) -> str | None:
-    """Check that the region of option ``prefetch`` could be the source of the copy."""
+    """Check that a copy from the region of option ``prefetch`` to the same destination is valid."""
     later = prefetch_copy(request)
     if later is None:
         return None
@@ -83,7 +83,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @frozen
 class BulkPartition:
-    """A frozen record of the bulk copies of a request, and of the prefetches for a later copy.
+    """A frozen record of a request's bulk copies, and of the prefetches into L2 for a later copy.
 
     Attributes:
         copies: the bulk copies.

@@ -1,4 +1,4 @@
-"""The prefetch into L2 on the emulator. It checks the alignment and that the bytes are inside an array (PTX ISA 9.7.9.25.4)."""
+"""The bulk prefetch into L2 on the emulator: it checks alignment and bounds but moves no bytes (PTX ISA 9.7.9.25.4)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. The step checks that the bytes exist."""
+    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. It checks that the bytes are in bounds."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
-        raise refuse(instruction, "this form of a prefetch is not supported")
+        raise refuse(instruction, "the qualifiers must be .global and, optionally, .L2::cache_hint")
     if len(instruction.operands) != 2 + len(hint):
         raise refuse(instruction, "operands must be an address, a size and, with a cache hint, a cache policy")
     address = address_reader(instruction.operands[0], instruction, program)

@@ -31,7 +31,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     request = trace.request
     if not trace.steps:
         raise tc.RequestError(
-            f"draw: {trace} must move an element, but its box is outside an array (run-time integers have minimum values): use another box"
+            f"draw: {trace} must move at least one element, but its box is out of bounds at the minimum of each run-time integer: use another box"
         )
     touched_by_both = np.concatenate([side.accesses for side in trace.sides])
     masks = np.split(selection.mask(touched_by_both), [len(trace.source.accesses)])

@@ -65,7 +65,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the banks that a copy accesses, beside those with another layout of the shared buffer."""
+    """Yield the picture of the banks that a copy accesses. Beside it is the same copy with another layout of the shared buffer."""
     side = shared_side(trace)
     layout = _other_layout(side.region, compare_with)
     states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
@@ -162,7 +162,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the bank of each element of a box, beside the banks in another layout (by default without swizzle)."""
+    """Yield the picture of the bank of each element of a box. Beside it is another layout, by default the one without swizzle."""
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
     selection.of()
     rows, columns = selection.window(table)

@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return counts of a side: its ``requests``, its ``sectors`` or ``wavefronts``, and the ``least`` number of them for its bytes."""
+    """Return a side's number of ``requests``, its number of ``sectors`` or ``wavefronts``, and the ``least`` that its bytes need."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

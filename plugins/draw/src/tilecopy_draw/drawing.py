@@ -1,4 +1,4 @@
-"""The function :func:`draw`, which draws a plan, a region, a buffer or a layout."""
+"""The function :func:`draw`: it draws a plan, a region, a buffer or a layout."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _region_of(x: Any) -> Any:
 
 
 def data_of(trace: CopyTrace) -> dict[str, Any]:
-    """Return a trace as plain data: the instructions of the copy, each access, and where each element came from."""
+    """Return a trace as plain data: the instructions of the copy, each access, and the source of each element."""
     request = trace.request
     trace_data: dict[str, Any] = {
         "copy": str(request),

@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout from global memory, in the smallest scope that contains its threads."""
+    """Return a plan that loads a fragment with a buffer's layout from global memory. The scope is the smallest with its threads."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
@@ -77,7 +77,7 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 
 def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a box of tensor memory by lane and column; lanes with the same elements are one row."""
+    """Yield the picture of a box of tensor memory by lane and column. Lanes with the same elements are one row."""
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:

@@ -1,4 +1,4 @@
-"""Grids and texts that several kinds of pictures use. Each cell of a grid has the number of an access or of a register."""
+"""Grids and texts that several kinds of pictures use. A cell of a grid holds the number of an access or a register."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALIKE = (8, 4, 2, 1)
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
-    """Return the number of rows and columns of a drawn box. A row is the last dimension of extent above 1; a long 1-D box is folded."""
+    """Return the rows and columns of a drawn box. A row is along the last dimension of extent above 1; a long 1-D box is folded."""
     extents_above_1 = [extent for extent in extents if extent > 1] or [1]
     if len(extents_above_1) == 1:
         length = extents_above_1[0]
@@ -48,7 +48,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return the grid of a side's box by coordinate; ``ids`` has the number of each element."""
+    """Return the grid of a side's box by coordinate. ``ids`` are the numbers of the elements."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -63,7 +63,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return the grid of the lines of memory (of ``line`` bytes) that accesses touch. Each touches whole cells, as wide as possible."""
+    """Return a grid of the memory lines, of ``line`` bytes, that accesses touch. Cells are as wide as the accesses permit."""
     unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
     ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))
@@ -75,7 +75,7 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) 
 
 
 def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
-    """Return the panel of a side in tensor memory: one box per instruction and warp, over the lanes and columns that these access.
+    """Return the panel of a side in tensor memory. A box has the lanes and columns that one warp accesses in one instruction.
 
     A label is ``prefix`` and the number of the instruction, or ``instruction`` and the number if there is no prefix.
     """
@@ -127,7 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return the grid of the registers of a side, by coordinate; ``elements`` are those to draw, by default the selected ones."""
+    """Return the grid of a side's registers, by coordinate. ``elements`` are the elements to draw, by default the selected ones."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:
@@ -139,7 +139,7 @@ def owners_of(
 
 
 def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
-    """Return a panel with one box per register of a thread; ``followed`` is the mask of the cells to outline."""
+    """Return a panel with one box per register of a thread. ``followed`` is the mask of the cells to outline."""
     boxes, used = [], set[int]()
     for number, place in rectangles(grid.ids):
         thread, register = divmod(number, WORDS)
@@ -184,7 +184,7 @@ def instructions_text(trace: CopyTrace) -> str:
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return lines of text with the counts of both sides and a statement of what was verified."""
+    """Return lines of text: the requests, sectors and wavefronts of source and destination, and what the emulator verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

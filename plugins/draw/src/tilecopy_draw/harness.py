@@ -1,4 +1,4 @@
-"""The harness of a copy that is drawn. Its arrays are flat, so that the run can mark each byte of a memory."""
+"""The harness that runs a copy to draw it. Its arrays are flat, so that each byte of a memory can be marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The harness of a copy that is drawn: a kernel that fills both memories, runs the copy and stores the destination.
+    """The harness that runs a copy to draw it: a kernel that fills both memories, runs the copy and stores the destination.
 
     Attributes:
         request: the copy.

@@ -1,4 +1,4 @@
-"""The class of the picture that :func:`draw` returns, with its SVG text, its data and a method to save it."""
+"""The class of the pictures that :func:`draw` returns: their SVG text, their data and a method to save them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Picture:
         return self.svg
 
     def bytes_as(self, suffix: str) -> bytes:
-        """Return the bytes of a file with the picture, in the format that the suffix names.
+        """Return the contents of a picture file. ``suffix`` determines the format.
 
         Raises:
             RequestError: the suffix is not ``.svg``, ``.png`` or ``.html``.
@@ -61,7 +61,7 @@ class Picture:
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file in the format of its suffix.
+        """Write the picture to a file. The file's suffix determines the format.
 
         Args:
             path: the file; its suffix must be ``.svg``, ``.png`` (needs the extra ``[png]``) or ``.html``.

@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers, which have these numbers as far as the picture has them.
+        """Return a mask of the selected accesses or registers. ``values`` has their numbers, such as the number of the warp.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
@@ -84,11 +84,11 @@ class Selection:
         return chosen
 
     def mask(self, accesses: Any) -> Any:
-        """Return :meth:`of` for the rows of a table of accesses."""
+        """Return a mask of the selected rows of a table of accesses."""
         return self.of(**{name: accesses[name] for name in _NUMBERS})
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the ranges of rows and columns that are selected in a grid, or raise RequestError if it has fewer."""
+        """Return the selected ranges of rows and columns of a grid. Raise RequestError if they exceed ``shape``."""
         for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
             if wanted is not None and wanted[1] > size:
                 raise tc.RequestError(f"draw: select: {name} must be within 0:{size}, got {wanted[0]}:{wanted[1]}")
@@ -113,6 +113,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests the selections ``accesses``, and ranges of rows and columns of a grid of shape ``shape``."""
+        """Return an error that suggests smaller selections: those in ``accesses``, and ranges in a grid of shape ``shape``."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

@@ -35,13 +35,13 @@ _NARROW, _WIDE = frozenset(" .,:;'|!()[]{}ijlft-/"), frozenset("mwMW@%")
 
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """Return an upper estimate of the width of a text in pixels, for a font as wide as DejaVu Sans."""
+    """Return an upper bound of the width of a text in pixels, for a font as wide as DejaVu Sans."""
     ems = sum(0.42 if c in _NARROW else 0.98 if c in _WIDE else 0.74 if c.isupper() else 0.637 for c in text)
     return ems * size * (1.1 if bold else 1.0)
 
 
 def wrap_text(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Return the lines of a text, each at most ``width`` pixels wide; a wider word is split."""
+    """Return the lines of a text, each at most ``width`` pixels wide. A wider word is split."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -111,7 +111,7 @@ class Grid:
 
 
 def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
-    """Return numbers and the rectangles of their cells, in row order, that cover the chosen cells without negative numbers."""
+    """Return rectangles of cells with equal numbers, each with its number. They cover the chosen cells, except negative ones."""
     cells = np.where(chosen, ids, -1)
     places: list[tuple[int, Place]] = []
     open_: dict[tuple[int, int, int], int] = {}
@@ -132,7 +132,7 @@ def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
 
 @attrs.frozen(eq=False)
 class Panel:
-    """A frozen record of a grid with boxes; cells without a box are hatched.
+    """A frozen record of a grid with boxes. Cells without a box are hatched.
 
     Attributes:
         title: what the panel shows.
@@ -194,7 +194,7 @@ class Panel:
         return len(self.boxes) <= most and outlined <= MOST_BOXES and self.rows * self.cell[2] <= MOST_HEIGHT
 
     def column_width(self, room: float) -> float:
-        """Return a column width in pixels that fits the labels and the room, or 0 if the room is too small."""
+        """Return a column width in pixels at which every label fits, or 0 if ``room`` pixels are too few for the panel."""
         labels = [] if self.optional else [box for box in self.boxes if box.label]
         wanted = max(self.cell[0], max((self._needs(box) / (box.place[3] - box.place[1]) for box in labels), default=0))
         room = (room - self.left - self.right) / self.columns
@@ -209,7 +209,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the row and column labels that fit when a column has this width, by row and by column."""
+        """Return the row and column labels to draw, by index. They fit without overlap when a column has this width."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]

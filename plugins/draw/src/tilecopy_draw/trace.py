@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the number of the piece that covers each offset, or -1. If several pieces start at one place, the first is used."""
+    """Return the number of the piece that covers each offset, or -1. If several pieces start at the same offset, the first is used."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -112,11 +112,11 @@ class CopySide:
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """Return the elements of the box that begin in ``size`` bytes from an offset."""
+        """Return the elements of the box that begin in the ``size`` bytes after an offset."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
-        """Return the element that begins at each byte (the first, if several do), or -1."""
+        """Return the first element that begins at each byte, or -1."""
         rows = holders(places, self.element_starts[0], np.ones(len(self.element_starts[0]), np.int64))
         return np.append(self.element_starts[1], NO_PLACE)[rows]
 
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return the attributes ``elements`` and ``element_starts`` of a :class:`CopySide`; ``threads`` hold its registers."""
+    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` is the number of threads with its registers."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):
@@ -355,6 +355,6 @@ def _check(trace: CopyTrace) -> None:
     wrong = np.unique(elements[(source.element_at(first) != source.element_at(source.elements[elements])) | ~whole])
     if len(wrong):
         raise tc.TilecopyError(
-            f"draw: {trace.variant} moves {len(wrong)} of {len(np.unique(elements))} elements to a wrong place in "
+            f"draw: {trace.variant} moves {len(wrong)} of {len(np.unique(elements))} elements to a wrong location in "
             f"{trace.request}; the first is element {wrong[0]} of the box"
         )

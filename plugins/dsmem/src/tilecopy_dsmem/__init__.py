@@ -71,7 +71,7 @@ variant = Variant(
 
 
 def cluster_launch(request: CopyRequest) -> str | None:
-    """Check that the cluster has another CTA to copy to."""
+    """Check that the cluster has at least two CTAs, so that there is another CTA to copy to."""
     if request.cluster is not None and request.cluster < LEAST_CLUSTER:
         return (
             f"the cluster must have at least {LEAST_CLUSTER} CTAs to copy to another CTA's shared memory, got {request.cluster}: "
@@ -81,7 +81,7 @@ def cluster_launch(request: CopyRequest) -> str | None:
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """Check that ``remote_cta_id=`` is a rank in the cluster, or in the largest possible cluster if the size is not known."""
+    """Check that ``remote_cta_id=`` is a rank in the cluster. If the cluster size is unknown, the largest possible size counts."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None

@@ -39,7 +39,7 @@ def whole_warps(request: CopyRequest) -> str | None:
     with LOCK:
         from .forms import LANES
     if last_warp_threads := request.scope.threads % LANES:
-        return f"the scope must consist of warps of {LANES} threads, but its last warp has {last_warp_threads}"
+        return f"the scope must consist of whole warps of {LANES} threads, got a last warp of {last_warp_threads}"
     return None
 
 
@@ -65,7 +65,7 @@ DEMOTED_PRIORITY = 5
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks, with a priority below that of ``reg`` for single matrices of 8- or 32-bit elements."""
+    """Return the verdict of the checks. For single matrices of 8- or 32-bit elements, its priority is below that of ``reg``."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)

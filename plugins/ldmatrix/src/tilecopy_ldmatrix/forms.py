@@ -1,4 +1,4 @@
-"""The forms of ldmatrix and stmatrix: which lane and register element hold each element of one matrix."""
+"""The forms of ldmatrix and stmatrix: the lane and register that hold each element of one matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MatrixForm:
 
     @property
     def name(self) -> str:
-        """The shape without the number of matrices, for messages."""
+        """The name of the form for messages: its shape without the number of matrices."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 

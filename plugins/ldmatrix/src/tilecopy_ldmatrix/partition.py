@@ -44,7 +44,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class FragmentPiece:
-    """A frozen record of ``extent`` steps along a fragment's lanes or registers. One step is ``step`` elements in shared memory."""
+    """A frozen record of ``extent`` steps along a fragment's lanes or registers. A step moves ``step`` elements in shared memory."""
 
     axis: Axis
     stride: int
@@ -67,7 +67,7 @@ class Batch:
 
 @frozen
 class MatrixPartition:
-    """A frozen record of the matrices that each warp loads or stores, in one batch per instruction.
+    """A frozen record of the matrices that each warp loads or stores. Each batch is one instruction.
 
     Attributes:
         form: the instructions' form.
@@ -141,7 +141,7 @@ class MatrixPartition:
 
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
-    """Return the partition into matrices of the first form that fits the fragment."""
+    """Return the partition of a fragment into matrices, in the first form of the instruction that fits."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("shared operand", other)
     assert layout is not None
@@ -151,11 +151,9 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         return Decline(f"operand {other.buffer.name} must not have replicas, got {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(
-            f"{fragment} {layout} and {other} {memory} must be divisible into iters of common extents, but they are not"
-        )
+        return Decline(f"{fragment} {layout} and {other} {memory} must divide into iters of the same extents")
     if again := next((it for it, _ in pairs if it.stride == 0), None):
-        return Decline(f"the iters of {layout} must have strides greater than 0, got {again}")
+        return Decline(f"the strides of {layout} must be greater than 0, got {again}")
     if any(not isinstance(place.stride, int) for _, place in pairs):
         return Decline(f"the strides of {other} must be known when the kernel is built, got {memory}")
     warp_split = _warps_apart(layout, [(it, int(place.stride)) for it, place in pairs])
@@ -185,7 +183,7 @@ def _warps_apart(
         parts = _lanes_and_warps(fragment_iter, step)
         if parts is None:
             return Decline(
-                f"each iter of {layout} must run over lanes or over warps, but {fragment_iter} runs over both"
+                f"each iter of {layout} must select either a lane or a warp, got {fragment_iter} that selects both"
             )
         pieces += parts[0]
         coarse += parts[1]
@@ -204,7 +202,7 @@ def _warps_apart(
         at = layout.offset_on(axis)
         if axis != m and axis.finer == "thread":
             if not isinstance(at, int) or at % LANES:
-                return Decline(f"the elements of {layout} must begin at lane 0 of a warp, but begin at lane {at}")
+                return Decline(f"the elements of {layout} must begin at lane 0 of a warp, got lane {at}")
             offset[WARPS_OF.get(axis, laneid)] = at // LANES
         else:
             offset[axis] = at
@@ -250,7 +248,7 @@ def _of_form(
     assert isinstance(base, int)
     loose = next((at for at in (base, *(piece.stride for piece in remaining)) if at % register_elems), None)
     if loose is not None:
-        return f"a matrix must begin at a register of {register_elems} elements, but begins at register element {loose}"
+        return f"a matrix must begin at a register of {register_elems} elements, got register element {loose}"
     chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
@@ -309,11 +307,11 @@ def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] 
     while at < end:
         piece = next((p for p in remaining if p.axis == it.axis and p.stride <= at < p.stride * p.extent), None)
         if piece is None:
-            return f"{_WHAT[it.axis]} {at} must hold an element of the box, but does not"
+            return f"{_WHAT[it.axis]} {at} must hold an element of the box, but holds none"
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, but the layout's {piece.extent} steps of {piece.stride} cannot be split there"
+            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, got a layout with {piece.extent} steps of {piece.stride}"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)
@@ -371,8 +369,8 @@ def _why_misaligned(
     for digit in rows:
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
             return (
-                f"rows must start at multiples of {ROW_BYTES} bytes, but the row of lane {digit.stride} starts {digit.step * size} bytes "
-                f"after that of lane 0 in {other.buffer.name}"
+                f"the distance in {other.buffer.name} from the row of lane 0 to the row of lane {digit.stride} must be a multiple of {ROW_BYTES} "
+                f"bytes, got {digit.step * size}"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
     steps += [Iter(piece.extent, piece.step) for piece in remaining]

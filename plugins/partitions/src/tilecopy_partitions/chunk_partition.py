@@ -19,7 +19,7 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """A frozen record of one bulk copy per chunk of ``chunk_bytes``. The shape of ``rounds`` is ``(outer, 1, elements of a chunk)``."""
+    """A frozen record of a partition into bulk copies of ``chunk_bytes``. The shape of ``rounds`` is ``(outer, 1, elements per chunk)``."""
 
     chunk_bytes: int
     rounds: VectorPartition
@@ -42,7 +42,7 @@ class ChunkPartition:
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the longest chunk that is contiguous on both sides and the loop over the other extents, or Decline.
+    """Return the partition into the longest chunks that are contiguous on both sides, or Decline.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """
@@ -53,9 +53,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
-        return Decline(
-            f"destination {dst} and source {src} must be divisible into iters of common extents, but they are not"
-        )
+        return Decline(f"the layouts of destination {dst} and source {src} must divide into iters of the same extents")
     ordered = by_descending_stride(pairs)
     chunk, plain = _chunk_elems(dst, src, ordered)
     nbytes = chunk * request.src.buffer.dtype.bytes
@@ -75,7 +73,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
 
 
 def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operands: Operand) -> None:
-    """Write one bulk copy per chunk, without a wait. ``operands`` follow the addresses and the size."""
+    """Write one bulk copy per chunk, without a wait. ``operands`` follow the addresses and the size in each instruction."""
     rounds = partition.rounds
     dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for turn in round_indices(ptx, rounds.outer):

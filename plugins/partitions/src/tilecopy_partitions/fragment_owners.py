@@ -26,7 +26,7 @@ _THREADS = {scope.kind: scope.threads for scope in (thread(), warp(), warpgroup(
 
 
 def axis_index(axis: Axis, tid: Int) -> Int:
-    """Return the index of a thread along an axis. Raises RequestError if the axis does not count threads or warps of a CTA."""
+    """Return the index of a thread along an axis. Raise RequestError if the axis does not count threads or warps of a CTA."""
     if axis.kind != "thread" or axis.finer not in _THREADS:
         raise RequestError(f"axis_index: the axis must count threads or warps of a CTA, got {axis}")
     threads = _THREADS[axis.finer]
@@ -48,10 +48,10 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
 
 @frozen
 class Digit:
-    """A frozen record of one iter along a thread axis. A thread's digit is ``(place - first) // stride % modulus``.
+    """A frozen record of one iter along a thread axis. A thread with ``index`` there has digit ``(index - first) // stride % modulus``.
 
     Attributes:
-        first: place of the first owner along the axis.
+        first: index of the first owner along the axis.
         stride: threads from one of the ``extent`` steps to the next.
         modulus: steps before the next coarser iter of the axis takes over, or None for the coarsest.
         step: elements that one step adds on the other side; 0 of a replica.
@@ -75,7 +75,7 @@ class Digit:
 
 
 def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, store: bool) -> list[Condition]:
-    """Return the conditions under which a thread owns elements. For a store, it must also hold the first replica.
+    """Return the conditions under which a thread owns elements. For a store, the thread must also hold the first replica.
 
     Conditions that every thread of the CTA meets are left out.
     """
@@ -97,7 +97,7 @@ def owner_conditions(digits: Sequence[Digit], tid: Int, cta_threads: int, *, sto
 
 @contextmanager
 def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) -> Iterator[None]:
-    """Open a block for the threads that own elements. For a store, they must also hold the first replica."""
+    """Open a block for the threads that own elements. For a store, these threads must also hold the first replica."""
     conditions = owner_conditions(digits, ptx.tid, ptx.cta_threads, store=store)
     if not conditions:
         yield
@@ -109,7 +109,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) 
 def owning_threads(
     request: CopyRequest, digits: Sequence[Digit], *, store: bool = False
 ) -> np.ndarray[Any, np.dtype[np.bool]]:
-    """Return an array that says, for each thread of the scope, whether the :func:`owner_conditions` hold."""
+    """Return a mask of the threads of the scope that meet the :func:`owner_conditions`."""
     tid, threads = request.scope.tid, request.scope.threads
     owns = np.ones(threads, bool)
     for condition in owner_conditions(digits, tid, threads, store=store):
@@ -151,17 +151,17 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         _, available = bounds_of(axis_index(axis, request.scope.tid))
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
-            return f"the layout has place {last} along {axis}, but the {kind} has only places 0 to {available}"
+            return f"the layout's indices along {axis} must be at most {available}, the last index of the {kind}, got {last}"
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
-        return f"the layout has place {where}, but none of the {request.scope.threads} threads of the {kind} has this place"
+        return f"the layout has an element at {where}, but none of the {request.scope.threads} threads of the {kind} has this index"
     if request.src is not fragment or len(thread_places) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     return (
-        f"register operand {name} names {len(thread_places)} of the {request.scope.threads} threads of the {kind} "
-        f"({', '.join(a.name for a in threads) or 'no thread axis'}), but the others hold values of their own, so the store "
-        f"is ambiguous: {_remedy(request.scope, threads)}"
+        f"the thread axes of register operand {name} distinguish only {len(thread_places)} of the {request.scope.threads} threads of the {kind} "
+        f"({', '.join(a.name for a in threads) or 'no thread axis'}), so it is ambiguous which thread stores: "
+        f"{_remedy(request.scope, threads)}"
     )
 
 
@@ -182,7 +182,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """Return the thread axes of a fragment's buffer, including axes along which the fragment has only one place."""
+    """Return the thread axes of a fragment's buffer, including axes along which all its elements have the same index."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
@@ -208,7 +208,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return each thread iter as a digit of a thread's place along the axis, or Decline if iters of one axis overlap."""
+    """Return each thread iter as a digit of a thread's index along the axis, or Decline if iters of one axis overlap."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout must not have replicas along m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
@@ -225,7 +225,7 @@ def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tupl
             above = int(of_axis[position + 1][0].stride) if position + 1 < len(of_axis) else None
             if stride < 1 or (above is not None and (above % stride or extent * stride > above)):
                 return Decline(
-                    f"the iters along {axis} of {layout} must not overlap, so that a thread's place determines its elements"
+                    f"the iters along {axis} of {layout} must not overlap, so that a thread's index determines its elements"
                 )
             modulus = None if above is None else above // stride
             digits.append(Digit(axis, first, stride, extent, modulus, step, replica, along))

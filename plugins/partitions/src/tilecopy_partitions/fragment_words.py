@@ -1,4 +1,4 @@
-"""Elements of fragments in the words of their registers: several narrow elements share a register."""
+"""Functions that read and write elements of fragments in registers. Several narrow elements share a register."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> 
 
 
 def read_local(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
-    """Return registers that hold ``bits`` bits of a local buffer from an element on. Bits of a wider register are extracted."""
+    """Return registers that hold ``bits`` bits of a local buffer, starting at an element. Bits of a wider register are extracted."""
     whole = local_words(ptx, buffer, start_elem, bits)
     if whole is not None:
         return whole

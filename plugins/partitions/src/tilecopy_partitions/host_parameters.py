@@ -1,4 +1,4 @@
-"""Recipes of kernel parameters that each launch computes from the kernel's arguments, such as tensor maps."""
+"""Kernel parameters that each launch computes from the kernel's arguments, such as tensor maps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TensorMap:
         return f"{self.array.name}$map"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return the requirements of the swizzle. Raises TargetError if the target does not support it."""
+        """Return the target and PTX version that the swizzle needs. Raise TargetError if ``target`` does not support it."""
         needs = SWIZZLES[self.swizzle]
         if not needs.met_by(target):
             raise TargetError(
@@ -124,7 +124,7 @@ class HostBytes:
     parameter_stem = "host$"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return empty requirements, because every target supports the parameter."""
+        """Return the lowest target and PTX version: every target supports the parameter."""
         return Needs()
 
     def __attrs_post_init__(self) -> None:

@@ -61,7 +61,7 @@ def no_replica(request: CopyRequest) -> str | None:
 def relaxed_to_global(request: CopyRequest) -> str | None:
     """Check that option ``relaxed`` is given only for stores to global memory."""
     if request.relaxed and request.dst.buffer.space != "global":
-        return f"option relaxed needs a destination in global memory, but {request.dst} is in {request.dst.buffer.space} memory"
+        return f"the destination must be in global memory for option relaxed, got {request.dst} in {request.dst.buffer.space} memory"
     return None
 
 
@@ -82,7 +82,7 @@ def one_mbarrier(request: CopyRequest) -> str | None:
 def fits_one_phase(request: CopyRequest) -> str | None:
     """Check that one phase of an mbarrier can count all bytes of the copy."""
     if request.src.nbytes > MBARRIER_TX_LIMIT:
-        return f"one mbarrier phase counts at most {MBARRIER_TX_LIMIT} bytes, but the copy has {request.src.nbytes}"
+        return f"a copy must have at most {MBARRIER_TX_LIMIT} bytes, the most that one mbarrier phase counts, got {request.src.nbytes}"
     return None
 
 

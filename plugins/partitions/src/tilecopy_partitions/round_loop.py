@@ -52,7 +52,7 @@ def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> 
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
-    """Write a copy that may overhang its arrays: a branch to the rounds for tiles inside, or to those for edge tiles.
+    """Write a copy whose box may reach out of bounds: a branch to the rounds for full tiles or to those for edge tiles.
 
     In a function of another compiler, a few rounds of equal vectors are written without a branch, because a branch keeps the
     compiler from moving code, which costs more than predicates. A partition without an ``edge`` needs no branch. ``write`` is
@@ -72,7 +72,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Write a branch: what ``inside`` writes, if the boxes of all guards are inside their arrays, else what ``edge`` writes."""
+    """Write a branch with the code of ``inside`` if the boxes of all guards are in bounds, else that of ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -103,7 +103,7 @@ def _limit(partition: VectorPartition) -> int:
 
 
 def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """Return the access for the threads of a mask. The mask is a predicate register, or True for all threads."""
+    """Return an access that only the threads of a mask execute. The mask is a predicate register, or True for all threads."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address
 
 
@@ -130,7 +130,7 @@ class Masks:
 
 
 def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write the rounds of a partition as batches of vector loads, then their stores.
+    """Write the rounds of a partition in batches: first the vector loads of a batch, then its stores.
 
     Elements outside the source get the value that the request gives for them. Only elements inside the destination are
     written. The partition is that of the copy, or of its edge.
@@ -159,7 +159,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write one ``cp.async`` per round, without a commit or a wait. For the arguments see :func:`emit_through_registers`.
+    """Write one ``cp.async`` per round, without a commit or a wait. The arguments are those of :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -200,7 +200,7 @@ def _cp_async(
 class AddressBase:
     """Addresses in a global or shared buffer. They share one register if their constant differences fit in immediates.
 
-    ``varying`` is the element offset of place 0. A swizzle is applied to each offset; in shared memory, offsets that differ by
+    ``varying`` is the base, an element offset. A swizzle is applied to each offset; in shared memory, offsets that differ by
     whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address
     inside the buffer, as ``mapa`` needs it.
     """
@@ -215,7 +215,7 @@ class AddressBase:
         self._origin = self._reach_bytes = 0
 
     def at(self, place_elems: Int) -> Address:
-        """Return the address of the element that is ``place_elems`` elements after place 0."""
+        """Return the address of the element ``place_elems`` elements after the base."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
             moved = place_elems - self._origin

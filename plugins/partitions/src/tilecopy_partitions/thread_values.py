@@ -30,7 +30,7 @@ class ThreadValues:
 
 
 def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
-    """Return the elements that each thread of the scope holds. They repeat along thread axes that the layout does not name."""
+    """Return the elements that each thread of the scope holds. Threads along axes outside the layout hold the same elements."""
     layout = fragment.sliced_layout()
     assert layout is not None
     places = element_places(layout)
@@ -46,7 +46,7 @@ def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
 
 
 def element_places(layout: TileLayout) -> dict[str, IntArray]:
-    """Return the place of each element along each axis, once per replica. An offset known only at run time counts as 0."""
+    """Return the index of each element along each axis, once per replica. A run-time offset counts as 0."""
     copies = list(product(*(range(it.extent) for it in layout.replica)))
     flat, inner = np.arange(layout.size), layout.size
     places = dict[str, IntArray]()
@@ -63,7 +63,7 @@ def element_places(layout: TileLayout) -> dict[str, IntArray]:
 
 
 def matching_rows(values: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the index pairs of equal entries of ``wanted`` and ``values``, ordered by the index in ``wanted`` first."""
+    """Return arrays of all ``i`` and ``j`` with ``wanted[i] == values[j]``, ordered by ``i``."""
     by_value = np.argsort(values, kind="stable")
     first, last = (np.searchsorted(values, wanted, side, sorter=by_value) for side in ("left", "right"))
     row = np.repeat(np.arange(len(wanted)), last - first)

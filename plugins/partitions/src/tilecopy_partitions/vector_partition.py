@@ -39,7 +39,7 @@ class Side:
 
 @frozen
 class Guard:
-    """A frozen record of one dimension that a box may exceed. A vector is inside if ``0 <= start + coordinate < size``.
+    """A frozen record of the bounds check of one dimension. A vector is in bounds if ``0 <= start + coordinate < size``.
 
     Attributes:
         dim: the dimension, or None for the number of elements of the copy, which the last round may exceed.
@@ -60,7 +60,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """Return the guard of one dimension for elements in logical order, or None if the box is proved not to exceed it."""
+        """Return the guard of one dimension for elements in logical order, or None if the box is proved to be in bounds."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -85,7 +85,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return why a vector of ``vec`` elements may be only partly inside, or None."""
+        """Return why a vector of ``vec`` elements may be only partly in bounds, or None."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -108,7 +108,7 @@ class Guard:
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
-    """Return a guard for each dimension that a region may exceed, in logical order."""
+    """Return a guard for each dimension along which a region may reach out of bounds, for elements in logical order."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
@@ -173,7 +173,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
 
 
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
-    """Return the iters of all sides, split to common extents, in logical order, or None if they cannot be split."""
+    """Return the iters of all sides, split so that extents are equal, in logical order. Return None if they cannot be split."""
     stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
     while all(stacks):
@@ -202,7 +202,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the orders to try, the preferred one first. Broadcasts are last in the first order, and first in the second."""
+    """Return the orders of iters to try, the preferred order first. Broadcasts are last in it, and first in the second order."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
@@ -211,7 +211,7 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @frozen
 class Run:
-    """A frozen record of one operand as vectors access it. ``region`` gives its element type, alignment and name.
+    """A frozen record of the runs of one operand that vectors access. ``region`` gives element type, alignment and name.
 
     ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
     box from the buffer's start.
@@ -255,7 +255,7 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the widest vector in bits that every operand allows, and the reasons against wider ones in ``widths_bits``.
+    """Return the widest vector, in bits, that every operand allows, and the reason against each wider vector.
 
     ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """
@@ -294,7 +294,7 @@ def synthesize(
         return inside
     edge = _best(attrs.evolve(split, guards=guards), WIDTHS_BITS)
     if isinstance(edge, Decline):
-        return Decline(f"for an overhanging tile: {edge.reason}")
+        return Decline(f"for edge tiles: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 

@@ -58,7 +58,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
-    """Return the partition ``[outer, threads, vec]``. Its last round may be short. A fragment is copied register by register."""
+    """Return the partition ``[outer, threads, vec]``, or one element per register for a fragment. The last round may be short."""
     return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
 
 

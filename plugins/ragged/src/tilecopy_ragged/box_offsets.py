@@ -9,7 +9,7 @@ from tilecopy_core.plugin import Buffer, Int, Region, TileLayout, m
 
 
 def coordinates_of(flat: Int, extents: Sequence[int]) -> list[Int]:
-    """Return the coordinates of an element of a box for its row-major index."""
+    """Return the coordinates of an element of a box from its row-major index."""
     inner, coordinates = prod(extents), list[Int]()
     for extent in extents:
         inner //= extent
@@ -18,7 +18,7 @@ def coordinates_of(flat: Int, extents: Sequence[int]) -> list[Int]:
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
-    """Return the element offset (before the swizzle) of the element at coordinates in bounds."""
+    """Return the offset, before the swizzle, of the element at the given coordinates. They must be in bounds."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride per dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0
@@ -38,7 +38,7 @@ def why_not_memory(operand: str, buffer: Buffer) -> str | None:
 
 
 def why_unaligned(buffer: Buffer) -> str | None:
-    """Return why a single element of a buffer cannot be accessed, or None."""
+    """Return why an access of one element of a buffer may be misaligned, or None."""
     needed = buffer.dtype.bytes
     if buffer.align_bytes % needed:
         return f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"

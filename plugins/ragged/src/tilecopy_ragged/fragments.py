@@ -31,7 +31,7 @@ from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, 
 
 @frozen
 class FragmentElements:
-    """A frozen record of a copy of one element per register. The element's coordinates decide whether it is inside the box.
+    """A frozen record of a partition of one element per register. A bounds check of its coordinates decides if it is copied.
 
     Attributes:
         fragment: the register operand.
@@ -77,7 +77,7 @@ class FragmentElements:
         facing = _facing(other, fragment)
 
         def place_at(steps: Sequence[int]) -> int | None:
-            """Return the offset of the other operand's element that faces one of the fragment's box, or None if it is outside."""
+            """Return the offset in the other operand of one element of the box, or None if it is out of bounds."""
             coordinates = [start + (steps[facing[dim]] if dim in facing else 0) for dim, start in enumerate(starts)]
             if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
                 return None

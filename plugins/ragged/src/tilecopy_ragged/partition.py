@@ -1,4 +1,4 @@
-"""Partitions with a last round that may be short. Element offsets come from layouts, or else from coordinates."""
+"""Partitions in which the last round may be short. Element offsets come from a layout, or from coordinates if it has none."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, 
 
 @frozen
 class Scattered(Side):
-    """A frozen record of an operand with a box that no layout describes. Element offsets are computed from coordinates."""
+    """A frozen record of an operand with a box that has no layout. Element offsets are computed from coordinates."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
-        """Return the element offset (before the swizzle) of a thread's element in one round."""
+        """Return the offset, before the swizzle, of a thread's element in one round."""
         steps = coordinates_of(round_index * shape[1] + thread, self.region.extents)
         return place_of(self.region.buffer, [s + step for s, step in zip(self.region.starts, steps, strict=True)])
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return a partition with vectors as wide as both sides allow, or of single elements if a box cuts inside an iter of its layout."""
+    """Return a partition with vectors as wide as both sides allow. It has single elements if a box cuts inside a layout's iter."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if why := why_not_memory(operand, region.buffer):
             return Decline(why)

@@ -1,4 +1,4 @@
-"""The partition of a fragment copy: the vectors of each thread, selected by digits of the thread's id."""
+"""The partition of a fragment copy: the vectors of each thread, selected by digits of the thread's index."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class FragmentPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the element offset that a thread's id adds in the memory operand."""
+        """Return the element offset that a thread's index adds in the memory operand."""
         return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the coordinate offset that a thread's id adds along a guarded dimension of the memory operand."""
+        """Return the offset that a thread's index adds to the coordinate along a guarded dimension of the memory operand."""
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
@@ -148,14 +148,14 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand's box is inside its buffer, or that the elements outside need not be copied."""
+    """Check that the register operand's box is inside its buffer. Elements outside must not need a copy."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
-        return f"{fragment} may exceed dimension {dims[0]} of the register operand, but elements outside have no registers; copy the part inside"
+        return f"{fragment} may exceed dimension {dims[0]} of the register operand, but elements outside have no registers: copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} may exceed dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill; "
+            f"{fragment} may exceed dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill: "
             'copy with outside="keep", from a fragment of the whole box, or by the variant ragged'
         )
     return None
@@ -184,7 +184,7 @@ def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
         return inside
     edge = _induce_partition(request, guards)
     if isinstance(edge, Decline):
-        return Decline(f"for an overhanging tile: {edge.reason}")
+        return Decline(f"for edge tiles: {edge.reason}")
     return attrs.evolve(inside, edge=edge)
 
 
@@ -196,9 +196,7 @@ def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> Fragme
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
-        return Decline(
-            f"{fragment} {layout} and {other} {memory} must be divisible into iters of common extents, but they are not"
-        )
+        return Decline(f"{fragment} {layout} and {other} {memory} must divide into iters of the same extents")
     digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits
@@ -234,7 +232,7 @@ def _vectors(
     def contiguous(vec: int) -> str | None:
         whole = vec == 1 or (memory_iters and memory_iters[-1].extent % vec == 0)
         if not whole:
-            return f"a thread's {count} elements must have a contiguous run of {vec} for a vector, but have none"
+            return f"a thread's {count} elements must include {vec} contiguous elements for a vector, but include none"
         return next(filter(None, (guard.why_split(vec) for guard in reached)), None)
 
     width = widest(runs, WIDTHS_BITS, contiguous)

@@ -1,4 +1,4 @@
-"""The contiguous bytes that a copy writes in each register of a thread, and the record that both permutations extend."""
+"""The contiguous bytes that a copy writes in each register of a thread, and the base class of both permutations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilecopy_partitions import Digit, digits_of, thread_axes
 
 @frozen
 class Field:
-    """A frozen record of contiguous bytes of one register. ``whole`` says that they fill it, apart from bytes that no element has."""
+    """A frozen record of contiguous bytes of one register. ``whole`` is True if no element has the register's other bytes."""
 
     register: int
     first_byte: int
@@ -20,7 +20,7 @@ class Field:
 
 @frozen
 class FragmentPermutation:
-    """A frozen record of what a copy writes into the registers of each thread that holds elements of the destination.
+    """A frozen record of the bytes that a copy writes in each thread that holds destination elements.
 
     Attributes:
         dst: the destination.
@@ -43,7 +43,7 @@ class FragmentPermutation:
 
     @property
     def written(self) -> str:
-        """The registers that are written, as the end of a summary."""
+        """The number of written registers, as text for the end of a summary."""
         count = len({field.register for field in self.fields})
         return f"into {count} registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
 
@@ -71,7 +71,7 @@ def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
 
 
 def holders(region: Region) -> tuple[Digit, ...] | Decline:
-    """Return the digits of a thread's id that decide whether it holds elements of a fragment's box."""
+    """Return the digits of a thread's index that decide whether the thread holds elements of a fragment's box."""
     layout = region.sliced_layout()
     assert layout is not None
     replica = [it for it in layout.replica if it.axis != m]

@@ -24,12 +24,12 @@ _LANES = np.arange(WARP_THREADS)
 
 
 def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
-    """Return word ``number`` of each lane before the copy."""
+    """Return the bytes of word ``number`` in each lane before the copy. A byte is its lane and its index in one integer."""
     return _LANES[:, None] * LANE + number * width + np.arange(width)
 
 
 def registers_of(network: Network) -> set[int]:
-    """Return the numbers of the source registers that a network reads."""
+    """Return the indices of the source registers that a network reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
     return {value.number for value in values if not value.from_step}
 
@@ -84,7 +84,7 @@ def _simulate_exchange(exchange: Exchange, registers: Array) -> Array:
 def element_moves(
     request: CopyRequest, fields: Sequence[Field], words: Sequence[Array], digits: Sequence[Digit]
 ) -> list[tuple[Any, Any]]:
-    """Return ``(destination, source)`` of every element in the threads that write, both as ``(thread, register element)``.
+    """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
 
     ``words`` has the bytes for each field from its low end, in each lane. An element whose bytes come from more than one, or change
     their order, has the source ``(thread, -1)``.

@@ -16,11 +16,11 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ElementMap:
-    """A frozen record of the source of each destination element: one row per thread and register that hold it.
+    """A frozen record of the source of each destination element. It has one row per thread and register that hold the element.
 
     Attributes:
-        thread: that needs the element, as its index in the scope.
-        into: its place among that thread's registers, in elements.
+        thread: index in the scope of the thread that needs the element.
+        into: offset of the element in that thread's registers, in elements.
         element: row-major index in the box.
         holder: the thread that has it: itself where it can be, else the lane of its warp that is nearest (by the exclusive
             or of their indices); -1 where no thread of the warp has it.
@@ -35,7 +35,7 @@ class ElementMap:
 
 
 def map_elements(request: CopyRequest) -> ElementMap:
-    """Return the source of each element: the nearest thread that holds it."""
+    """Return the source of each destination element: the nearest thread in the same warp that holds it."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
     source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
@@ -93,7 +93,7 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
         if into in pairs:
             other, where = pairs[into]
             return Decline(
-                f"all threads must permute their registers alike, but register element {into} of {request.dst.buffer.name} comes from "
+                f"all threads must permute their registers in the same way, but register element {into} of {request.dst.buffer.name} comes from "
                 f"register element {other} of {request.src.buffer.name} in thread {where} and from {out_of} in thread {thread}"
             )
         pairs[into] = out_of, thread
@@ -101,7 +101,7 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
 
 
 def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
-    """Return a phrase that says which thread needs the element of a row and which threads hold it."""
+    """Return a phrase for messages: the thread that needs the element of a row, and the threads that hold it."""
     element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
     holders = sorted({int(t) for t in src.thread[src.element == element]})

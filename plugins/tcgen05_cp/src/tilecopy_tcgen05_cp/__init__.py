@@ -43,13 +43,13 @@ def has_address(request: CopyRequest) -> str | None:
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 4 to 64 bits, so that a row of 128 bits has several."""
+    """Check that elements have 4 to 64 bits, so that a row of 128 bits has several elements."""
     dtype = request.src.buffer.dtype
     return f"elements must have 4 to 64 bits, got {dtype.bits} ({dtype})" if dtype.bits > 64 else None
 
 
 def group_of(request: CopyRequest) -> int:
-    """Return the number of participating CTAs: the option, else that of the kernel's tensor memory, else 1."""
+    """Return the number of participating CTAs: option ``cta_group``, else the cta_group of the kernel's allocation, else 1."""
     option: int | None = variant.option(request, "cta_group")
     return request.cta_group or 1 if option is None else option
 
@@ -63,7 +63,7 @@ def cta_group(request: CopyRequest) -> str | None:
         return f"option cta_group must be {request.cta_group}, as in the allocation of the kernel's tensor memory, got {group}"
     if group == 2 and request.cluster is not None and request.cluster % 2:
         ctas = f"{request.cluster} CTA{'s' * (request.cluster > 1)}"
-        return f"option cta_group=2 needs an even number of CTAs in the cluster, got {ctas}: use build(cluster=2)"
+        return f"the cluster must have an even number of CTAs for option cta_group=2, got {ctas}: use build(cluster=2)"
     return None
 
 
@@ -79,7 +79,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the partition: copies of one shape, and the descriptor of the first."""
+    """Return the partition: the ``tcgen05.cp`` of one shape, and the matrix descriptor of the first."""
     with LOCK:
         from .partition import atom_partition
     return atom_partition(request)

@@ -111,7 +111,7 @@ class CopyAtom:
 
 @frozen
 class AtomPartition:
-    """A frozen record of all ``tcgen05.cp`` of a copy, and of the matrix descriptor of the first.
+    """A frozen record of all ``tcgen05.cp`` of a copy, and of the matrix descriptor of the first one.
 
     Attributes:
         descriptor: encoded once.
@@ -159,7 +159,7 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the copies of the first shape that fits, with the descriptor of the source's rows, or Decline."""
+    """Return the ``tcgen05.cp`` in the first shape that fits, with the descriptor of the source's rows, or Decline."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -176,7 +176,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     pairs = refine(target.shard, source.shard)
     if pairs is None:
         return Decline(
-            f"destination {target} and source {source} must be divisible into iters of common extents, but they are not"
+            f"the layouts of destination {target} and source {source} must divide into iters of the same extents"
         )
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
@@ -228,7 +228,7 @@ def _tiles(
         needed = [f"R[{it.extent} : {it.stride} @ TLane]" for shape in fits for it in shape.replica]
         return f"destination {name} must have the replica {' or '.join(needed) or 'none'} for its {len(lanes)} lanes, got {list(replica)}"
     if fits:
-        return f"the box must begin at lane 0, because {fits[0].name} writes {len(lanes) * len(fits[0].copies)} lanes from there, got lane {offset}"
+        return f"the box must begin at lane 0, got lane {offset}; {fits[0].name} always writes {len(lanes) * len(fits[0].copies)} lanes, starting at lane 0"
     return (
         "the box must have 32 lanes with R[4 : 32 @ TLane], 64 with R[2 : 64 @ TLane], 64 in two halves with R[2 : 32 @ TLane], "
         f"128, or 4 with a step of 32 for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} .."
@@ -366,8 +366,8 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
     first = target.offset_on(TCol) + request.dst.buffer.storage_offset
     if not is_multiple(first, per_unit):
         return (
-            f"destination {request.dst} must begin at a multiple of {per_unit} elements, because a row of 128 bits begins at a "
-            f"multiple of {ROW_COLUMNS} columns of 32 bits, got element {first}"
+            f"destination {request.dst} must begin at a multiple of {per_unit} elements, got element {first}; "
+            f"a row of 128 bits begins at a multiple of {ROW_COLUMNS} columns of 32 bits"
         )
     units = []
     for digits in product(*(range(tensor.extent) for tensor, _ in middle)):

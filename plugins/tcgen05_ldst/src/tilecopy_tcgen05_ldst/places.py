@@ -51,7 +51,7 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Return the place of each register of the copy, or Decline if one breaks a rule of ``tcgen05.ld`` and ``st``."""
+    """Return the lane and column of each register, or Decline if a register breaks a rule of ``tcgen05.ld`` and ``st``."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
@@ -69,7 +69,7 @@ def map_registers(request: CopyRequest) -> RegisterMap | Decline:
     row_of_tids, row = matching_rows(values.thread, tids % request.scope.threads)
     thread, element_of_thread, element = tids[row_of_tids], values.register[row], values.element[row]
     if not len(thread):
-        return Decline(f"{fragment}: a thread that reaches the copy must own elements, but none does")
+        return Decline(f"at least one thread that executes the copy must own elements of {fragment}, but none does")
     lane, column, copies = _in_tensor(request, tensor_layout, thread, element)
     slab = _slabs(request, thread, lane)
     reached = lane // LANES == slab
@@ -100,7 +100,7 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
             f"{tensor}: its first lane must be known when the kernel is built, because a warp can only access 32 lanes"
         )
     if any(it.axis == TCol for it in there.replica):
-        return f"{tensor.buffer.name} must not have replicas along TCol, because an instruction copies each register once, got {there}"
+        return f"{tensor.buffer.name} must not have replicas along TCol, got {there}; an instruction copies each register once"
     if any(it.axis == m for it in own.replica):
         return f"register operand {fragment.buffer.name} must not have replicas along m, got {own}"
     return owned_fragment(request)
@@ -146,12 +146,12 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
     if (counts > 1).any():
         _, lane, at = (int(i) for i in written_places[:, int(np.argmax(counts > 1))])
         return (
-            f"a store must write each place once, but {int(counts.max())} registers of {fragment.buffer.name} hold lane {lane}, "
+            f"a store must write each element once, but {int(counts.max())} registers of {fragment.buffer.name} hold the element at lane {lane}, "
             f"element {at} from the start of {tensor}"
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
-        return f"the threads that reach the copy must hold all {places} places of {tensor}, but hold {written}"
+        return f"the threads that execute the copy must hold all {places} elements of {tensor}, replicas included, but hold {written}"
     return None
 
 
@@ -185,8 +185,8 @@ def _words(
     start = there.offset_on(TCol) + tensor.buffer.storage_offset
     if not is_multiple(start, per):
         return Decline(
-            f"{tensor} must begin at a multiple of {per} elements of {bits} bits in a lane, because registers hold whole columns of "
-            f"32 bits, got element {start}"
+            f"{tensor} must begin at a multiple of {per} elements of {bits} bits in a lane, got element {start}; "
+            "registers hold whole columns of 32 bits"
         )
     rows, columns = row.reshape(-1, per), column.reshape(-1, per)
     halves = bits == 16 and not (column % 2).any()

@@ -52,7 +52,7 @@ SHAPES = (
 
 @frozen
 class Fit:
-    """A frozen record of the shape that one register fits, and of its place in the shape.
+    """A frozen record of the shape that one register fits, and of the register's lane and column in the shape.
 
     Attributes:
         shape: of the instruction.
@@ -70,7 +70,7 @@ class Fit:
 
 
 def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
-    """Return the shape that each register fits, given its lane and column in each of 32 threads.
+    """Return the shape that each register fits, from the register's lane and column in each of 32 threads.
 
     Lanes and columns are arrays ``[thread, register]``. A register has ``scale`` columns: 2 where their lower halves make one.
     """

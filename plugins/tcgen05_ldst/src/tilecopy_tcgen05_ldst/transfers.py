@@ -1,4 +1,4 @@
-"""The instructions that copy a fragment: the shape of each register, and the largest repeat counts of each shape."""
+"""The instructions that copy a fragment: registers grouped by the shape that they fit, with the largest repeat counts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the fewest instructions, or Decline with the reason and, if there is one, a layout that would fit."""
+    """Return the partition with the fewest instructions, or Decline. The reason names a layout that would fit, if there is one."""
     answer = _transfers_of(request)
     if isinstance(answer, Decline) and (fitting := _fitting(request)):
         return Decline(f"{answer.reason}; {fitting} would fit")
@@ -127,7 +127,7 @@ def _transfers_of(request: CopyRequest) -> TransferPartition | Decline:
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
             f"all warps must execute the same instructions, but register {register_map.registers[register]} of {name} in lane {thread} of warp "
-            f"{register_map.warps[warp]} is at another place than in warp {register_map.warps[0]}, relative to the warp's lanes"
+            f"{register_map.warps[warp]} has another lane or column than in warp {register_map.warps[0]}, relative to the warp's first"
         )
     groups, shifts = register_map.warps // 4, (base - base[0]).ravel()
     apart = sorted({*groups.tolist()})

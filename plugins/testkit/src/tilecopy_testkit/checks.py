@@ -29,9 +29,7 @@ from .variant_under_test import VariantUnderTest, restricted
 NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
-SAME_ELSEWHERE = (
-    "the variant must give the same answers in another process, with another hash seed and another order of requests"
-)
+SAME_ELSEWHERE = "another process, with another hash seed and order of requests, must give the same answers"
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
 OPTIONS = "if a copy leaves out an option, the variant must lower or decline it, not raise an error"

@@ -26,9 +26,7 @@ from .variant_under_test import VariantUnderTest
 from .widths import brute_force
 
 RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
-PURE = (
-    "hooks must give the same answer for the same request, and must not print, read the environment or change arguments"
-)
+PURE = "hooks must give equal answers to equal requests, and must not print, read the environment or change arguments"
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise"
 QUICK = "hooks must be quick"
 PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
@@ -94,14 +92,10 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
     """Check that a copy to other CTAs needs a cluster that has them."""
     unknown = attrs.evolve(request, cluster=None, cta_group=None)
     if partition_of(subject, unknown) is None:
-        raise Counterexample(
-            LAUNCH, "the variant must accept the copy if the request has cluster None, got a decline", case
-        )
+        raise Counterexample(LAUNCH, "the variant must accept the request with cluster None, got Decline", case)
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
-        raise Counterexample(
-            LAUNCH, "the variant must decline a copy to another CTA if the cluster has one CTA, got Accept", case
-        )
+        raise Counterexample(LAUNCH, "the variant must decline a copy to another CTA in a cluster of one CTA", case)
 
 
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
@@ -316,9 +310,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     first, second = build_kernel(subject, case), build_kernel(audited, case)
     if first is None or second is None:
         if first is not second:
-            raise Counterexample(
-                DETERMINISTIC, "one build declines the copy, and another build of the same request emits it", case
-            )
+            raise Counterexample(DETERMINISTIC, "one build declines the copy, and another build emits it", case)
         return False
     for _ in range(5):  # the quickest call counts, because the machine may be busy
         if auditor.slow:

@@ -280,9 +280,7 @@ class VariantSuite:
     def test_other_processes_give_the_same_answers(self) -> None:
         """Compare the variant's answers with those of processes with another hash seed and another order of requests."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip(
-                "other processes cannot import the plugin: it must be a variant's name, a module or a module's attribute"
-            )
+            pytest.skip("other processes can only test a variant's name, a module or a module's attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
         """Check that copies that leave out an option, in a kernel and in a plan, are declined or lowered."""

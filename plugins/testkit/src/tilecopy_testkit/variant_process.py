@@ -33,10 +33,7 @@ MOST_SECONDS = 120
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a name by which another process can import a plugin, such as ``MODULE:NAME``, or None.
-
-    The name is a variant's name, ``MODULE:`` or ``MODULE:NAME``.
-    """
+    """Return a name by which another process finds a plugin: a variant's name, ``MODULE:`` or ``MODULE:NAME``; or None."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -73,7 +70,7 @@ def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, d
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases, from one process per hash seed. Return None if it cannot import the plugin."""
+    """Return the answers to the reversed cases, from one process per hash seed. Return None if other processes cannot import the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
@@ -97,7 +94,7 @@ def answers_elsewhere(
 
 @cache
 def _process(hash_seed: int) -> Any:
-    """Start a process with a hash seed, which reads questions and writes replies."""
+    """Start a process with a hash seed. It reads questions and writes replies."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tilecopy_testkit.variant_process"],
         stdin=subprocess.PIPE,

@@ -67,11 +67,9 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 def filled_with_zeros(request: CopyRequest) -> str | None:
     """Check that elements out of bounds are filled with zeros, and that the tile is inside its buffer."""
     if request.may_exceed_bounds and guards_of(request.dst):
-        return f"a tensor copy writes whole boxes to shared memory, but {request.dst} may exceed its buffer"
+        return f"{request.dst} must not exceed its buffer, because a tensor copy writes whole boxes to shared memory"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
-        return (
-            f'a tensor copy fills elements out of bounds with zeros, got outside={request.outside}: use outside="zero"'
-        )
+        return f'outside must be "zero" for a tensor copy, got {request.outside}: the hardware fills elements out of bounds with zeros'
     return None
 
 
@@ -84,9 +82,9 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
         return f"option multicast must be a mask of CTAs from 1 to {(1 << MAX_CLUSTER) - 1}, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
-        return f"option multicast={mask} needs a cluster of at least 2 CTAs, got 1: use build(cluster=)"
+        return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1: use build(cluster=)"
     if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
-        return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask}, which names CTA {lower.bit_length() - 1}"
+        return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask} with CTA {lower.bit_length() - 1}"
     return None
 
 
@@ -96,7 +94,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks, with a lower priority if bulk copies need no more instructions."""
+    """Return the verdict of the checks. Its priority is lower if bulk copies need at most as many instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.dst, request.src)

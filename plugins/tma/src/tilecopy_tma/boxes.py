@@ -49,7 +49,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of a part of the global region's dimension ``dim``: ``extent`` coordinates with a step of ``unit``.
+    """A frozen record of ``extent`` coordinates of the global region's dimension ``dim``, with a step of ``unit``.
 
     In shared memory, before the swizzle, they are ``shared`` elements apart.
     """
@@ -71,7 +71,7 @@ class MapDimension:
 
 @frozen
 class BoxPartition:
-    """A frozen record of one tensor copy per box.
+    """A frozen record of a partition into boxes of a tensor map. There is one tensor copy per box.
 
     Attributes:
         map: what the launch encodes.
@@ -105,7 +105,7 @@ class BoxPartition:
 
 
 def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
-    """Return the boxes of a copy between a tile in shared memory and a region of a global array."""
+    """Return the partition into boxes of a copy between a tile in shared memory and a region of a global array."""
     size = array.buffer.dtype.bytes
     if size > MOST_ELEMENT_BYTES:
         return Decline(f"elements of a tensor map must have 1, 2, 4 or 8 bytes, got {size} ({array.buffer.dtype})")
@@ -133,7 +133,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Return Accept. Its priority is below that of bulk copies if they need no more instructions, because they are faster then."""
+    """Return Accept. If bulk copies need at most as many instructions, its priority is below theirs, because they are faster."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -176,7 +176,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the name of the tensor-map swizzle mode that equals a swizzle, or None."""
+    """Return the name of the swizzle mode of a tensor map that equals a layout's swizzle, or None."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -189,7 +189,7 @@ def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decli
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
     except ValueError:
-        return Decline(f"the tile {layout} must be divisible into the dimensions of {array}, but is not")
+        return Decline(f"the tile {layout} must divide into the dimensions of {array}")
     pieces = []
     for place, dim in enumerate(dims):
         unit = 1
@@ -214,7 +214,7 @@ def _of_pieces(
     size = array.buffer.dtype.bytes
     overhangs = [request.may_exceed_bounds and any(array.exceeds(dim)) for dim in range(len(array.starts))]
     if not pieces or pieces[0].shared != 1 or pieces[0].unit != 1 or not structural_equal(strides[pieces[0].dim], 1):
-        return Decline(f"{array} and {tile} must be contiguous in the same dimension, but are not")
+        return Decline(f"{array} and {tile} must be contiguous along the same dimension")
     axes, boxes, steps = list[MapDimension](), list[DimensionPiece](), list[DimensionPiece]()
     fixed = [
         dim
@@ -320,7 +320,7 @@ def why_misaligned(
     ]
     for what, value, needed in rules:
         if not is_multiple(value, needed):
-            return f"{what} must be a multiple of {needed} bytes for a tensor copy, but is {in_bytes(value)}{how_declared(value, needed)}"
+            return f"{what} must be a multiple of {needed} bytes for a tensor copy, got {in_bytes(value)}{how_declared(value, needed)}"
     if why_innermost is not None:
         return why_innermost
     if stepped is not None:
@@ -332,12 +332,12 @@ def why_misaligned(
 
 
 def in_bytes(value: Int) -> str:
-    """Return a phrase for a number of bytes, or for its known divisor if the number is known only at launch."""
-    return f"{value} bytes" if isinstance(value, int) else f"only known to be a multiple of {divisor_of(value)} bytes"
+    """Return a phrase for a number of bytes. If the number is a launch argument, the phrase says its known divisor."""
+    return f"{value} bytes" if isinstance(value, int) else f"a multiple of {divisor_of(value)} bytes"
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return advice to declare a symbol so that a value becomes a multiple of ``needed``, or ""."""
+    """Return advice to declare a scalar with ``multiple_of=``, so that ``value`` is a multiple of ``needed``, or ""."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -354,9 +354,9 @@ def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str
     if extent != array.extents[dim]:
         row = f"contiguous parts in {name} of a row of {array.buffer.name} have {extent * size} bytes"
     if span and extent * size % span:
-        return f"{row}, but must have a multiple of {span} bytes for the {mode} swizzle"
+        return f"{row}; the {mode} swizzle needs a multiple of {span} bytes"
     if extent * size % ALIGN_BYTES:
-        return f"{row}, but must have a multiple of {ALIGN_BYTES} bytes for a tensor copy"
+        return f"{row}; a tensor copy needs a multiple of {ALIGN_BYTES} bytes"
     return why_divided(array, dim, extent, f"which is not a multiple of {ALIGN_BYTES} bytes")
 
 
@@ -375,7 +375,7 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Return why a dimension with more elements than a box cannot be divided into boxes."""
+    """Return why a dimension with more elements than a box cannot be divided into equal boxes."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (

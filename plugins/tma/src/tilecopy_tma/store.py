@@ -33,9 +33,9 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 def tile_is_whole(request: CopyRequest) -> str | None:
-    """Check that the tile is inside its buffer, because it is read whole."""
+    """Check that the tile is inside its buffer, because a tensor copy reads whole boxes."""
     if request.may_exceed_bounds and guards_of(request.src):
-        return f"a tensor copy reads whole boxes from shared memory, but {request.src} may exceed its buffer"
+        return f"{request.src} must not exceed its buffer, because a tensor copy reads whole boxes from shared memory"
     return None
 
 
@@ -52,7 +52,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks, with a lower priority if bulk copies need no more instructions."""
+    """Return the verdict of the checks. Its priority is lower if bulk copies need at most as many instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.src, request.dst)

@@ -1,4 +1,4 @@
-"""Instructions of a permutation within a thread: all words are computed before a register of the source is written."""
+"""Instructions of a permutation within a thread: all words are computed before the first register of the source is overwritten."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
 def words(
     ptx: PtxBuilder, network: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
-    """Write the instructions of a network, and return the register of each requested word."""
+    """Write the ``prmt`` instructions of a network, and return the register of each requested word."""
     results: list[Register] = []
 
     def of(value: NetworkWord) -> Register:

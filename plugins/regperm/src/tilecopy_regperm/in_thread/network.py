@@ -25,7 +25,7 @@ Content: TypeAlias = tuple[Byte | None, ...]
 
 @frozen
 class NetworkWord:
-    """A frozen record of a word: the source register ``number``, or the result of the step ``number``."""
+    """A frozen record of a 32-bit word. ``number`` is the index of a source register, or of the step that computes the word."""
 
     number: int
     from_step: bool = False
@@ -33,9 +33,9 @@ class NetworkWord:
 
 @frozen
 class PermuteStep:
-    """A frozen record of a ``prmt.b32``. Digit ``i`` of the selector, of four bits, chooses byte ``i`` of the result.
+    """A frozen record of a ``prmt.b32``. The four bits of digit ``i`` of the selector choose byte ``i`` of the result.
 
-    It is 0 to 3 for the bytes of ``low``, and 4 to 7 for those of ``high``.
+    A digit is 0 to 3 for the bytes of ``low``, and 4 to 7 for those of ``high``.
     """
 
     low: NetworkWord
@@ -45,7 +45,7 @@ class PermuteStep:
 
 @frozen
 class Network:
-    """A frozen record of ``prmt`` steps in order, and of the word that has each requested content."""
+    """A frozen record of ``prmt`` steps in order, and of the word for each requested content."""
 
     steps: tuple[PermuteStep, ...]
     values: tuple[NetworkWord, ...]
@@ -53,7 +53,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return a network that computes every content. It is cached, because tiles of the same shape need the same network."""
+    """Return a network that computes each requested content. Networks are cached, because tiles of one shape need the same one."""
     return _Maker().make(wanted)
 
 
@@ -66,7 +66,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network. Words of one or two source registers come first, because words of more may use them as halves."""
+        """Return the network for the requested contents. Words of few source registers come first: later words can reuse them."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

@@ -1,4 +1,4 @@
-"""The permutation of a thread's registers: the bytes, and the ``prmt`` instructions that combine them."""
+"""The permutation of a thread's registers: the bytes to write, and the ``prmt`` instructions that compute them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .network import WORD_BYTES, Content, Network, NetworkWord, network
 
 @frozen
 class RegisterPermutation(FragmentPermutation):
-    """A frozen record of the permutation of the registers of every thread that holds elements of the destination.
+    """A frozen record of the permutation of registers in each thread that holds destination elements.
 
     ``network`` has the ``prmt``, and for each field the word that has its bytes from the low end.
     """

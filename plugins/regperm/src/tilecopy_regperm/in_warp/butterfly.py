@@ -1,4 +1,4 @@
-"""The shuffle form for transposes. It swaps bits of the lane's number with bits of the register's number.
+"""The shuffle form for transposes. It swaps bits of the lane's index with bits of the register's index.
 
 Where a copy permutes the bits of (lane, register, byte), a bit of the lane that becomes one of the register is exchanged
 between pairs of registers: each lane sends the one of a pair that its partner needs and keeps the other, half a shuffle a
@@ -25,7 +25,7 @@ _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS
 
 @frozen
 class Exchange:
-    """A frozen record of a bit of the lane's number and a bit of the byte's number that are swapped.
+    """A frozen record of a swap of one bit of the lane's index with one bit of the byte's index.
 
     Attributes:
         lane_bit: of the lane's number.
@@ -43,7 +43,7 @@ class Exchange:
 
 @frozen
 class Butterfly:
-    """A frozen record of a permutation within each lane, exchanges between lanes, and another permutation within each lane.
+    """A frozen record of a copy in three stages: a permutation within each lane, exchanges between lanes, another permutation.
 
     Attributes:
         sources: the source's registers that are read.
@@ -71,14 +71,14 @@ class Butterfly:
         return exchanged + (self.words if self.lanes != OWN else 0)
 
     def summary(self) -> str:
-        """Return the counts of instructions as text, without the instructions that compute lane numbers."""
+        """Return the counts of instructions as text, except the instructions that compute lane indices."""
         halves = sum(exchange.of_registers for exchange in self.exchanges)
         permuted = len(self.before.steps) + len(self.after.steps) + (len(self.exchanges) - halves) * self.words
         return f"{self.shuffles} shfl, {3 * halves * self.words // 2} selp, {permuted} prmt"
 
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
-    """Return the exchanges, or None if the copy is not a permutation of the bits of lane and byte numbers."""
+    """Return the exchanges, or None if the copy does not permute the bits of lane and byte indices."""
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None

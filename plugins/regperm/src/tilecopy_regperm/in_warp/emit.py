@@ -21,7 +21,7 @@ FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
 
 
 def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Write the instructions: every lane of a warp executes each shuffle, and only the destination is written."""
+    """Write the instructions. Every lane of a warp executes each shuffle, but only lanes with destination elements write registers."""
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
     if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
@@ -60,7 +60,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """Return a register with the number of each lane, or the number itself if all lanes have the same."""
+        """Return a register with the value of ``of_lanes`` in each lane, or the value itself if it is the same in all lanes."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}
@@ -85,13 +85,13 @@ class _Lanes:
         return self._masks[mask]
 
     def bit(self, position: int) -> Register:
-        """Return a predicate that is true if a bit of the lane's number is set."""
+        """Return a predicate that is true if a bit of the lane's index is set."""
         if position not in self._bits:
             self._bits[position] = self.ptx.predicate(self.ptx.tid // 2**position % 2 != 0)
         return self._bits[position]
 
     def of_partner(self, value: Register, distance: int) -> Register:
-        """Return the value of the lane with the number ``laneid ^ distance``."""
+        """Return a register with the value that lane ``laneid ^ distance`` has."""
         result = self.ptx.reg("b32")
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result

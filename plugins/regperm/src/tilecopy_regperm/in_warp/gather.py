@@ -23,7 +23,7 @@ _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 @frozen
 class Fetch:
-    """A frozen record of a fetch of register ``word`` from a source lane per lane. A lane needs no shuffle to read its own register."""
+    """A frozen record of a fetch of register ``word``: lane ``i`` reads lane ``lanes[i]``. Own registers need no shuffle."""
 
     word: int
     lanes: ByLane
@@ -31,7 +31,7 @@ class Fetch:
 
 @frozen
 class Gathered:
-    """A frozen record of one word: the first fetch, and further fetches that ``prmt`` merges with a selector per lane.
+    """A frozen record of one word. ``prmt`` merges the first fetch with further ones, with a selector per lane.
 
     Attributes:
         fetches: where its bytes come from.
@@ -45,7 +45,7 @@ class Gathered:
 
 @frozen
 class Gather:
-    """A frozen record of how the words of all destination fields are fetched."""
+    """A frozen record of the fetches for the words of all destination fields."""
 
     words: tuple[Gathered, ...]
 
@@ -65,7 +65,7 @@ class Gather:
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
-        """Return the counts of instructions as text, without those that compute lane numbers and selectors."""
+        """Return the counts of instructions as text, except the instructions that compute lane indices and selectors."""
         merges = sum(selector != IDENTITY for word in self.words for selector in word.selectors)
         return f"{self.shuffles} shfl, {merges} prmt"
 
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Return the fetches and selectors of every word, or None if they need ``fewer_than`` shuffles or more."""
+    """Return the fetches and selectors of every word. Return None if they need at least ``fewer_than`` shuffles."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

@@ -31,7 +31,7 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return the source of each byte of a warp, or Decline if it is not the same in every warp."""
+    """Return the source of each byte of a warp's registers, or Decline if the sources differ between warps."""
     if request.scope.threads % WARP_THREADS:
         return Decline(
             f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute a shuffle"
@@ -48,7 +48,7 @@ def lane_sources(request: CopyRequest) -> LaneSources | Decline:
     if same.any():
         into, at = (int(i) for i in rows[:2, int(np.argmax(same))])
         return Decline(
-            f"all warps must permute alike, but register element {into} of {request.dst.buffer.name} in lane {at} comes from "
+            f"all warps must permute elements in the same way, but register element {into} of {request.dst.buffer.name} in lane {at} comes from "
             "different lanes or registers in two warps"
         )
     dst, size = request.dst.buffer, request.dst.buffer.dtype.bytes

@@ -20,7 +20,7 @@ from .lanes import lane_sources
 
 @frozen
 class LanePermutation(FragmentPermutation):
-    """A frozen record of the exchanges between lanes, the same in every warp.
+    """A frozen record of the exchanges between lanes. All warps make the same exchanges.
 
     Attributes:
         source_digits: how a thread's id says that it holds some of the source.
@@ -49,7 +49,7 @@ class LanePermutation(FragmentPermutation):
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other, or Decline if no lane of a warp holds an element that the warp needs."""
+    """Return the words that lanes fetch from each other, or Decline if a warp needs an element of another warp."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
