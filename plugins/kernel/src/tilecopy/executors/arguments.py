@@ -411,12 +411,12 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
     }
     merged: list[HostSpan] = []
     for span in sorted(alone.values(), key=lambda span: span.first):
-        last = merged[-1] if merged else HostSpan(0, 0, ())
-        if span.first < last.first + last.nbytes:
+        last = merged[-1] if merged else None
+        if last is None or span.first >= last.first + last.nbytes:
+            merged.append(span)
+        else:
             nbytes = max(last.nbytes, span.first + span.nbytes - last.first)
             merged[-1] = HostSpan(last.first, nbytes, last.names + span.names)
-        else:
-            merged.append(span)
     return [
         piece
         for span in merged

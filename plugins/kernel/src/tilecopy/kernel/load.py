@@ -171,11 +171,11 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         raise ValueError("a line of the PTX has a statement number that is too large")
 
 
-def _read(text: Any, names: Mapping[str, Int]) -> Any:
+def _read(value: Any, names: Mapping[str, Int]) -> Any:
     """Return the integer of an expression, or those of a tuple of expressions; None stays None."""
-    if isinstance(text, tuple):
-        return tuple(_read(each, names) for each in text)
-    return None if text is None else read(text, names)
+    if isinstance(value, tuple):
+        return tuple(_read(element, names) for element in value)
+    return None if value is None else read(value, names)
 
 
 def _read_parameter(record: schema.ArrayRecord | schema.ScalarRecord, names: Mapping[str, Int]) -> Parameter:
