@@ -446,7 +446,7 @@ def check_operands(request: CopyRequest) -> None:
 
 
 def valid_copy(request: CopyRequest) -> str | None:
-    """Check that dtypes are equal, and extents once those of 1 are dropped."""
+    """Check that source and destination have equal dtypes and, apart from extents of 1, equal extents."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table

@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start, or None if no iters exist."""
+    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start. Return None if no iters describe them."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]

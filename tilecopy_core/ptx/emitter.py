@@ -103,7 +103,7 @@ class Emitter:
 
     @property
     def needs(self) -> Needs:
-        """The PTX version and target that all written instructions and calls of :meth:`PtxBuilder.require` require."""
+        """The PTX version and target that the module needs for its instructions and for calls of :meth:`PtxBuilder.require`."""
         return merge(needs_together(frozenset(self._allowed), self.target), self._required)
 
     def reg(self, type: str = "b32") -> Register:
@@ -210,7 +210,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Open a nested block. When the block closes, its lines are added to the enclosing body, and its bindings end."""
+        """Open a nested block. When the block closes, its lines are added to the enclosing body. Its bindings are dropped."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened

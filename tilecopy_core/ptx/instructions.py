@@ -162,11 +162,11 @@ class Instruction:
 
     @property
     def needs(self) -> Needs:
-        """What the instruction requires on the oldest target that has the instruction."""
+        """The target and PTX version that the instruction requires on the oldest target that has it."""
         return self.ways[0]
 
     def needs_on(self, target: Target) -> Needs | None:
-        """Return what the instruction requires on a target, or None if the target does not have the instruction."""
+        """Return the target and PTX version that the instruction requires on a target, or None if the target does not have it."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, values: Sequence[object]) -> None:

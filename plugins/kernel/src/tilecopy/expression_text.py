@@ -69,7 +69,7 @@ _OPERATORS |= {
 
 
 def read(text: str | int, names: Mapping[str, Int]) -> Int:
-    """Return the integer that an expression of :func:`as_python`, or a plain integer, means. Its names have the integers ``names``."""
+    """Parse an integer expression that :func:`as_python` wrote, or a plain integer. ``names`` has the integer of each name in it."""
     if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):

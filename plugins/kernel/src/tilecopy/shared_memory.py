@@ -46,7 +46,7 @@ class SharedPlan:
 
 @attrs.define(slots=False, eq=False)
 class KernelBindings(Bindings):
-    """Bindings of a kernel with a plan of its shared memory."""
+    """The bindings of a kernel, with the offsets of its shared buffers."""
 
     shared: SharedPlan = attrs.field(kw_only=True)
 

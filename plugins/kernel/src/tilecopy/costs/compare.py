@@ -30,7 +30,7 @@ WIDTH = 80
 
 @frozen
 class ComparisonRow:
-    """One row of a comparison: the plan of the copy by one variant for one target, and its cost."""
+    """One row of a comparison: one variant's plan of the copy for one target, and the cost of the plan."""
 
     plan: Plan
     cost: Cost

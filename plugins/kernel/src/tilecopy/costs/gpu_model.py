@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The overhead of a data path between global memory and an SM: coefficients of the time beyond moving the bytes.
+    """The coefficients of the overhead of a data path between global memory and an SM, in addition to the time of the bytes.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of

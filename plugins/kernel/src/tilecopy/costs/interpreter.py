@@ -64,7 +64,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @attrs.define
 class Counters:
-    """The counts of :class:`~.counts.CopyCounts` that an interpreter takes from the lines, and what others are computed from.
+    """The counts that an interpreter adds up line by line. :class:`~.counts.CopyCounts` are computed from them.
 
     Attributes:
         accesses: bytes of an access -> number of such accesses by threads.

@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read arrays of a type, or None if it lacks such attributes. Only complex views may be conjugated."""
+    """Return expressions that read arrays of a type, or None for an unknown type. ``is_complex`` adds the conjugate bit of a tensor."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -248,9 +248,9 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that compares the properties of other torch tensors with these, or None if torch has no guards.
+    """Return a function that compares other torch tensors with ``tensors``, or None if torch has no guards.
 
-    It compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
+    The function compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
     try:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards(

@@ -189,7 +189,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, around: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
-    """Return a region with the replacements in its starts, and each end marked as inside its buffer if the facts prove that."""
+    """Return a region with the replacements in its starts. An end is marked as inside the buffer if the facts prove it."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
     known = [[substitute(fact, replacements) for fact in facts] for facts in around]
     if not all(known):

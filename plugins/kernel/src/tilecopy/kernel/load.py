@@ -63,7 +63,7 @@ def _text_of(path: Path) -> str:
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
-    """Return the kernel of a record, or raise LaunchError, with ``where``, unless it is a valid record of this format and text."""
+    """Return the kernel of a launch record. Raise LaunchError, with ``where``, if the record is invalid or does not match the PTX."""
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
         raise LaunchError(f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r})")
     if record.get("format_version") != schema.FORMAT_VERSION:

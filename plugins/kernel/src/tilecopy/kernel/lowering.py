@@ -166,7 +166,7 @@ def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """Return a grid of one to three counts, each an integer or symbolic, as three."""
+    """Return a grid as three counts, integers or symbolic. Missing counts are 1."""
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not symbolic(counts):
         return dim3(value, "grid")  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ class ArrayView:
     export: Callable[..., Any] | None = attrs.field(default=None, repr=False)
 
     def span(self, itemsize: int) -> tuple[int, int]:
-        """Return the address of the lowest byte (with negative strides not that of the first element), and the bytes to the highest."""
+        """Return the array's lowest address and its size in bytes. With negative strides, the first element is not at this address."""
         strides_bytes = tuple(stride * itemsize for stride in self.strides)
         low, high = StridedMemory(self.pointer, self.shape, strides_bytes, itemsize).byte_bounds
         return low, high - low
@@ -102,7 +102,7 @@ class Binding:
 
 @frozen
 class TensorMapArgs:
-    """A frozen record of a tensor map (:class:`tilecopy_partitions.TensorMap`) with numbers and the name of its array's parameter."""
+    """A frozen record of a :class:`tilecopy_partitions.TensorMap` with the values of a launch. ``array`` is the parameter's name."""
 
     array: str
     address: int

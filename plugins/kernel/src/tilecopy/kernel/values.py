@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset in elements of a one-element region (for a register a constant) from its buffer's start, with the swizzle."""
+    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. Registers need a constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
