@@ -31,7 +31,7 @@ def count(frame, event, argument):
     if event not in ("call", "return"):
         return
     code = frame.f_code
-    if code.co_qualname == "Copy.lower":
+    if code.co_qualname in ("CopyStatement.lower", "Copy.lower"):  # Copy before 0.2
         counting = event == "call"
     if event == "call" and counting and not code.co_filename.startswith("<"):
         caller = frame.f_back
