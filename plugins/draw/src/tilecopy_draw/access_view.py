@@ -1,4 +1,4 @@
-"""The "moves" picture: which thread and instruction move each vector, and where it is in the source and destination."""
+"""The picture "moves": the thread and instruction that move each vector, and its location in source and destination."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Grid:
 
 
 def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
-    """Return rectangles of cells with equal numbers, each with its number. They cover the chosen cells, except negative ones."""
+    """Return ``(number, rectangle)`` pairs that cover the chosen cells, in row order. Cells with a negative number are skipped."""
     cells = np.where(chosen, ids, -1)
     places: list[tuple[int, Place]] = []
     open_: dict[tuple[int, int, int], int] = {}

@@ -44,7 +44,7 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
 
 
 def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> Iterator[Int]:
-    """Yield the index of each of ``outer`` rounds, one at a time. Many rounds are in a loop, as in :func:`batches`."""
+    """Yield the index of each of ``outer`` rounds. Many rounds are written as a loop, as in :func:`batches`."""
     for batch in batches(ptx, outer, words_per_round=1, limit=limit):
         yield from batch
 
@@ -52,7 +52,7 @@ def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> 
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
-    """Write a copy whose box may reach out of bounds: a branch to the rounds for full tiles or to those for edge tiles.
+    """Write a copy whose box may reach out of bounds. A branch selects the rounds for full tiles or for edge tiles.
 
     In a function of another compiler, a few rounds of equal vectors are written without a branch, because a branch keeps the
     compiler from moving code, which costs more than predicates. A partition without an ``edge`` needs no branch. ``write`` is
@@ -72,7 +72,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Write a branch with the code of ``inside`` if the boxes of all guards are in bounds, else that of ``edge``."""
+    """Write a branch: the code of ``inside`` runs if the boxes of all guards are in bounds, else the code of ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]

@@ -46,7 +46,7 @@ def why_unaligned(buffer: Buffer) -> str | None:
 
 
 def tile_layout(region: Region) -> TileLayout:
-    """Return the layout of a region's buffer, or that of the box if the shape is symbolic."""
+    """Return the layout of a region's buffer, or the layout of the box if the buffer's shape is symbolic."""
     whole = region.buffer.layout
     layout = whole if isinstance(whole, TileLayout) else region.sliced_layout()
     assert layout is not None

@@ -31,7 +31,7 @@ from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, 
 
 @frozen
 class FragmentElements:
-    """A frozen record of a partition of one element per register. A bounds check of its coordinates decides if it is copied.
+    """A frozen record of a partition of one element per register. An element is copied if its coordinates are in bounds.
 
     Attributes:
         fragment: the register operand.
@@ -65,7 +65,7 @@ class FragmentElements:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, an element offset in memory, or None to fill."""
+        """Return ``(destination, source)`` of every element: ``(thread, register element)`` or an element offset. Source None means fill."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)
@@ -120,7 +120,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
-    """Return the partition with every register of the fragment, for any box."""
+    """Return the partition that copies every register of the fragment, one element at a time, for any box."""
     fragment, other = fragment_and_memory(request)
     layout = tile_layout(fragment)
     weight = layout.size

@@ -100,7 +100,7 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, an element offset in memory, or None to fill."""
+        """Return ``(destination, source)`` of every element: ``(thread, register element)`` or an element offset. Source None means fill."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer

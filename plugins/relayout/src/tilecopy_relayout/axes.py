@@ -70,7 +70,7 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """A frozen record of one dimension in a pattern: the terms that it splits into or merges, and the index of its first character.
+    """A frozen record of one dimension in a pattern: the terms that it splits or merges, and the index of its first character.
 
     The slowest term is the first. A dimension ``1`` has no terms.
     """

@@ -65,7 +65,9 @@ def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, 
     help="Device memory to use, for example 8GiB. Default: 80% of the free memory of the GPU, or 64MiB on the emulator.",
 )
 @click.option(
-    "--target", type=Choice("target", TARGETS), help="Architecture. Default: that of the GPU, or sm_90 on the emulator."
+    "--target",
+    type=Choice("target", TARGETS),
+    help="Target architecture. Default: the GPU's architecture, or sm_90 on the emulator.",
 )
 @click.option(
     "--executor",

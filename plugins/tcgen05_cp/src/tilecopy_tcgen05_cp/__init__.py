@@ -36,7 +36,7 @@ variant = Variant(
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """Check that the destination in a kernel has an address from ``tcgen05.alloc``."""
+    """Check that a copy in a kernel has a destination with an address from ``tcgen05.alloc``."""
     if request.dst.buffer.allocated_addr is None and request.active.cta_threads is not None:
         return f"destination {request.dst.buffer.name} must have an allocated address: use KernelBuilder.tmem and tcgen05_alloc"
     return None
@@ -55,7 +55,7 @@ def group_of(request: CopyRequest) -> int:
 
 
 def cta_group(request: CopyRequest) -> str | None:
-    """Check that ``cta_group=`` is 1 or 2, equals that of the kernel's tensor memory, and fits the cluster."""
+    """Check that ``cta_group=`` is 1 or 2, equals the cta_group of the kernel's allocation, and fits the cluster."""
     group = group_of(request)
     if group not in (1, 2):
         return f"option cta_group must be 1 or 2, got {group!r}"

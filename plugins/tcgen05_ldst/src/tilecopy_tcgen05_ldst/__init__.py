@@ -20,13 +20,13 @@ WAIT = Option(
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 8, 16 or 32 bits, so that 32-bit registers hold whole elements."""
+    """Check that elements have 8, 16 or 32 bits, so that each is inside one 32-bit register."""
     dtype = request.src.buffer.dtype
     return None if dtype.bits in (8, 16, 32) else f"elements must have 8, 16 or 32 bits, got {dtype.bits} ({dtype})"
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """Check that the tensor in a kernel has an address from ``tcgen05.alloc``."""
+    """Check that a copy in a kernel has tensor memory with an address from ``tcgen05.alloc``."""
     _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
     if tensor.buffer.allocated_addr is None and in_a_kernel:

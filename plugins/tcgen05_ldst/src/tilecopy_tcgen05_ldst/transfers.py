@@ -151,8 +151,8 @@ def _transfers_of(request: CopyRequest) -> TransferPartition | Decline:
         first = shape_fits.index(None)
         lanes, columns = register_map.lanes[0, :, first], register_map.columns[0, :, first]
         return Decline(
-            f"register {register_map.registers[first]} of {name} holds lane {lanes[0]}, column {columns[0]} in the first thread of a warp "
-            f"and lane {lanes[1]}, column {columns[1]} in the second, from the start of {tensor}, which fits no shape of tcgen05.ld and st"
+            f"register {register_map.registers[first]} of {name} fits no shape of tcgen05.ld and st: from the start of {tensor} it is at lane {lanes[0]}, "
+            f"column {columns[0]} in the first thread of a warp and at lane {lanes[1]}, column {columns[1]} in the second"
         )
     known_fits = [fit for fit in shape_fits if fit is not None]
     transfers = _group_registers(known_fits, register_map.registers.tolist(), name, scale)

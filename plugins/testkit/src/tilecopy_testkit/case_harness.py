@@ -256,7 +256,7 @@ class CaseHarness(Harness):
 def launch_arguments(
     subject: VariantUnderTest, case: CopyCase, source: Any, target: Any, unread: Any = None
 ) -> list[Any]:
-    """Return the arguments of a launch: those of :func:`arguments_of`, then those of the variant."""
+    """Return the arguments of a launch: the result of :func:`arguments_of`, then the variant's additional arguments."""
     return [*arguments_of(case, source, target, unread), *_own_arguments(subject, case).values()]
 
 

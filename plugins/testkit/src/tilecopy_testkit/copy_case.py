@@ -1,4 +1,4 @@
-"""One copy and its harness as plain data, which can be drawn at random, printed and stored as JSON."""
+"""One copy and its harness as plain data. A case can be drawn at random, printed and stored as JSON."""
 
 from __future__ import annotations
 

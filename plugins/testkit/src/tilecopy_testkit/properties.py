@@ -32,7 +32,7 @@ QUICK = "hooks must be quick"
 PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
 EXACTLY_ONCE = "every element must be moved exactly once"
 AGREES = "the partition must move each element to the location that the layouts define"
-WIDE = "vectors must be as wide as brute force finds, unless the suite expects narrower ones"
+WIDE = "vectors must be as wide as a brute-force search finds, unless the suite expects narrower vectors"
 DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only the operands of the hook"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
@@ -122,7 +122,7 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
 
 
 def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
-    """Call a hook for a request and return its answer. If it raises, it breaks ``rule``."""
+    """Call a hook for a request and return its answer. A hook that raises an exception breaks ``rule``."""
     try:
         return subject.registry.call(subject.registry_entry, hook, request=request)
     except (Exception, SystemExit) as error:
@@ -130,7 +130,7 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 
 def decision_of(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCase | None = None) -> Any:
-    """Return the partition of a request, or the answer of the hook that does not accept it."""
+    """Return the variant's partition of a request, or the hook's answer if predicate or partition do not accept the request."""
     answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
     return ask(subject, "tilecopy_partition", request, case, PARTITION) if isinstance(answer, tc.Accept) else answer
 

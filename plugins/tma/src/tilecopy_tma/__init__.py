@@ -52,7 +52,7 @@ variant = Variant(
     completion="mbarrier",
     completion_steps=(
         "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
-        "arrive_expect_tx(bytes of all boxes, including overhangs) on mbar by one thread of each receiving CTA",
+        "arrive_expect_tx(bytes of all boxes, also out of bounds) on mbar by one thread of each receiving CTA",
         "wait(phase) on mbar by every thread that reads the data",
     ),
     threads="one",

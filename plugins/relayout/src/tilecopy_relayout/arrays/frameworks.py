@@ -25,7 +25,7 @@ def driver() -> Any:
 
 
 class Framework:
-    """The base class of frameworks. It also serves other frameworks, whose arrays can be read and written but not created."""
+    """The base class of frameworks. Its methods also read and write arrays of an unknown framework, but cannot create them."""
 
     has_streams = False
     """True if the framework has a current stream for each GPU."""
@@ -118,7 +118,7 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return an error message if autograd records the tensor, which would miss the write, or None."""
+        """Return an error message if autograd records the tensor, because it cannot record the write, or None."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "it must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
@@ -129,7 +129,7 @@ class Torch(Framework):
 
 
 def demand_strided(where: str, tensor: Any) -> None:
-    """Check that a torch tensor is a plain strided one: initialized, not masked, quantized, nested or sparse."""
+    """Check that a torch tensor is strided and initialized, and not masked, quantized or nested."""
     kind, rule = type(tensor).__name__, ""
     if kind.startswith("Uninitialized"):
         rule = f"have a shape, got a {kind}: run its module once first"
@@ -225,7 +225,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, and return the result. It is committed to a device or weakly typed if ``array`` is."""
+        """Wait for the stream, and return the result. The result is committed to a device, or weakly typed, if ``array`` is."""
         import jax
 
         with _as_typed(array):

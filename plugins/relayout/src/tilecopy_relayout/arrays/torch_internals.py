@@ -27,7 +27,7 @@ def forward_mode_is_active() -> bool:
 
 
 def active_transforms() -> list[Any]:
-    """Return the kinds of the active transforms of ``torch.func`` (``get_interpreter_stack``, in torch 2.4 to 2.13)."""
+    """Return the types of the active transforms of ``torch.func`` (``get_interpreter_stack``, in torch 2.4 to 2.13)."""
     return [level.key() for level in torch._C._functorch.get_interpreter_stack() or ()]
 
 

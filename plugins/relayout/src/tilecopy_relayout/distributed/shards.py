@@ -128,7 +128,7 @@ def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the start of each of the parts with these extents, and the end of the last one."""
+    """Return the start of each part, from the extents of the parts, and the end of the last part."""
     return (0, *accumulate(extents))
 
 

@@ -35,7 +35,7 @@ _NON_BLOCKING = 1
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """A frozen record of memory of the same size on every rank, which all ranks can write.
+    """A frozen record of symmetric memory: every rank has memory of the same size, and all ranks can write it.
 
     It has this rank's memory, torch's handle with the barrier, and the address of each rank's memory in this process.
     """

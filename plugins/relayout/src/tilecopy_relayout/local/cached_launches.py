@@ -1,4 +1,4 @@
-"""The cache of checked launches. A later call that differs from a cached one only in its addresses is not checked again."""
+"""The cache of checked launches. A later call that differs from a cached call only in its addresses is not checked again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Launch a call like an earlier, cached one that differs only in its addresses, and return the result."""
+    """Launch a call by the cached launch of an earlier call that differs only in its addresses. Return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
