@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,38 +41,50 @@ FALLBACK = "tilecopy_testkit_fallback"
 ON_GPU = "the results of the GPU must be equal to the oracle's"
 
 
-def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[CopyCase]:
+Lowered = tuple[CopyCase, tc.BuiltKernel]
+"""A case that the variant lowers, and its kernel."""
+
+
+def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Lowered]:
     """Return up to ``count`` copies that the variant lowers, the smallest first."""
-    return smallest_first(itertools.islice(_iter_accepted(subject, seed, tries * count), count))
+    lowered = itertools.islice(_iter_accepted(subject, seed, tries * count), count)
+    return sorted(lowered, key=lambda each: _size(each[0]))
 
 
-def smallest_first(cases: Iterable[CopyCase]) -> list[CopyCase]:
-    """Return cases sorted by the number of elements that they copy in all CTAs and iterations, ascending."""
-    return sorted(cases, key=lambda d: (d.count * d.blocks * d.iterations * d.units, len(d.to_json())))
+def _size(d: CopyCase) -> tuple[int, int]:
+    """Return the number of elements that a case copies in all CTAs and iterations, and the length of its description."""
+    return d.count * d.blocks * d.iterations * d.units, len(d.to_json())
 
 
-def _iter_accepted(subject: VariantUnderTest, seed: str, tries: int) -> Iterator[CopyCase]:
-    """Yield cases whose kernel can be built. If the hooks accept none of them outside a kernel, try to build all."""
-    declined = []
+def _iter_accepted(
+    subject: VariantUnderTest, seed: str, tries: int, fits: Callable[[CopyCase], object] = lambda case: True
+) -> Iterator[Lowered]:
+    """Yield fitting cases whose kernel can be built. If the hooks accept none of them outside a kernel, try to build all."""
+    declined, accepted = list[CopyCase](), False
     for number in range(tries):
         case = case_of_seed(subject.case_space, f"{seed} {number}")
+        if not fits(case):
+            continue
         if verdict(subject, case) != "":
             declined.append(case)
-        elif build_kernel(subject, case) is not None:
-            yield case
-    if len(declined) == tries:
-        yield from (case for case in declined if build_kernel(subject, case) is not None)
+            continue
+        accepted = True
+        if (kernel := build_kernel(subject, case)) is not None:
+            yield case, kernel
+    for case in () if accepted else declined:
+        if (kernel := build_kernel(subject, case)) is not None:
+            yield case, kernel
 
 
 def accepts_every_pair(subject: VariantUnderTest) -> None:
     """Check that copies between every declared pair of memories are lowered, with correct results."""
     for pair in subject.case_space.spaces:
         one = restricted(subject, spaces=(pair,))
-        cases = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
-        if not cases:
+        lowered = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
+        if not lowered:
             raise Counterexample(ACCEPTS, f"the variant lowers none of 300 copies {pair[0]} -> {pair[1]}")
-        for case in cases:
-            properties.results_are_right(one, case)
+        for case, kernel in lowered:
+            properties.results_are_right(one, case, kernel)
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
@@ -95,16 +107,25 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
         pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
         if not pairs:
             continue
-        tried = accepted_cases(restricted(subject, spaces=pairs), count, seed=f"step {step.name}")
-        if tried and all(_right_without(subject, case, step.name) for case in tried):
-            kernel = build_kernel(subject, tried[0])
+        tried = itertools.islice(
+            _iter_accepted(restricted(subject, spaces=pairs), f"step {step.name}", 40 * count), count
+        )
+        right = list[Lowered]()
+        for case, kernel in tried:
+            if not _right_without(subject, case, step.name):
+                break
+            right.append((case, kernel))
+        else:
+            if not right:
+                continue
+            case, kernel = min(right, key=lambda each: _size(each[0]))
             lines = copy_instructions(kernel, subject.name)
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             why = (
-                f"all {len(tried)} copies are right without the step {step.name} of the completion "
+                f"all {len(right)} copies are right without the step {step.name} of the completion "
                 f"{subject.record.completion!r}: the variant already includes this step, or does not need it"
             )
-            raise shown(NEEDED, why, tried[0], kernel, number)
+            raise shown(NEEDED, why, case, kernel, number)
 
 
 def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool:
@@ -125,21 +146,20 @@ def assembles(subject: VariantUnderTest) -> int:
     if not available_assemblers():
         return 0
     for target in subject.case_space.targets:
-        one = restricted(subject, targets=(target,))
-        cases = accepted_cases(one, 1, seed="targets", tries=200)
-        kernel = build_kernel(one, cases[0]) if cases else None
-        if kernel is None:
+        lowered = accepted_cases(restricted(subject, targets=(target,)), 1, seed="targets", tries=200)
+        if not lowered:
             raise Counterexample(ASSEMBLES, f"the record has target {target}, but none of 200 copies is lowered for it")
+        case, kernel = lowered[0]
         try:
             assemble(kernel.ptx, kernel.target)
         except tc.AssemblerError as error:
-            raise Counterexample(ASSEMBLES, f"{target}: {error}", cases[0]) from error
+            raise Counterexample(ASSEMBLES, f"{target}: {error}", case) from error
     return len(subject.case_space.targets)
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
     """Compare the variant's answers in this process and in two others. Return False if the others cannot import the plugin."""
-    cases = smallest_first(case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count))
+    cases = sorted((case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count)), key=_size)
     here = answers(subject, cases)
     remote_answers = answers_elsewhere(subject, cases, (1, 2))
     if remote_answers is None:
@@ -174,7 +194,7 @@ def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
     """
     registry = tc.Registry([subject.source], environ={"TILECOPY_STRICT": "1"})
     registry.register(_fallback(subject.record), name=FALLBACK)
-    for case in accepted_cases(subject, count, seed="options"):
+    for case, _ in accepted_cases(subject, count, seed="options"):
         asked = request_of(subject, case)
         if asked is None or partition_of(subject, asked[1]) is None:  # what it needs is known in a kernel alone
             continue
@@ -215,7 +235,7 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
         if "global" not in pair:
             continue
         one = restricted(subject, spaces=(pair,), dtypes=tuple(short))
-        far_cases = ((near, _far(near)) for near in _iter_accepted(one, f"far {pair}", 40 * count))
+        far_cases = ((near, _far(near)) for near, _ in _iter_accepted(one, f"far {pair}", 40 * count, _far))
         built = ((near, far, build_kernel(one, far)) for near, far in far_cases if far is not None)
         for near, far, kernel in itertools.islice((case for case in built if case[-1] is not None), count):
             with contextlib.suppress(MemoryError):  # if the system does not overcommit memory
@@ -268,10 +288,8 @@ def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]
     if not targets:
         return 0
-    cases = accepted_cases(restricted(subject, targets=tuple(targets)), count, seed="gpu")
-    for case in cases:
-        kernel = build_kernel(subject, case)
-        assert kernel is not None
+    lowered = accepted_cases(restricted(subject, targets=tuple(targets)), count, seed="gpu")
+    for case, kernel in lowered:
         source, target = arrays_of(case)
         wanted = oracle.expected(case, (source, target))
         try:
@@ -281,4 +299,4 @@ def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
         if not np.array_equal(wanted, target):
             where = tuple(int(i) for i in np.argwhere(wanted != target)[0])
             raise Counterexample(ON_GPU, f"byte {where} must be 0x{wanted[where]:02x}, got 0x{target[where]:02x}", case)
-    return len(cases)
+    return len(lowered)

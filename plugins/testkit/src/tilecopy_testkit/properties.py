@@ -327,9 +327,9 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     return True
 
 
-def results_are_right(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that the emulator's results are equal to the oracle's, and that each element is moved once."""
-    kernel = build_kernel(subject, case)
+def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel | None = None) -> bool:
+    """Check that the emulator's results are equal to the oracle's, and that each element is moved once. A kernel may be built before."""
+    kernel = kernel or build_kernel(subject, case)
     if kernel is None:
         return False
     source, target = arrays_of(case)
