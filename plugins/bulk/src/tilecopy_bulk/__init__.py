@@ -121,7 +121,7 @@ def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BulkPartition, ptx: PtxBuilder) -> None:
-    """Write one bulk copy per chunk, without a wait."""
+    """Emit one bulk copy per chunk, without a wait."""
     mbar = mbarrier_of(request)
     assert mbar is not None
     opcode = f"cp.async.bulk.{bulk_destination(ptx)}.global.mbarrier::complete_tx::bytes"

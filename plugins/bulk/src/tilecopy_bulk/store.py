@@ -41,5 +41,5 @@ def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """Write one bulk copy per chunk, without a commit or a wait."""
+    """Emit one bulk copy per chunk, without a commit or a wait."""
     emit_chunks(ptx, partition, "cp.async.bulk.global.shared::cta.bulk_group")

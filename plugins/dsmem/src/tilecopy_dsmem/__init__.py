@@ -119,7 +119,7 @@ def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: ChunkPartition, ptx: PtxBuilder) -> None:
-    """Write ``mapa`` and one bulk copy per chunk, without a wait."""
+    """Emit ``mapa`` and one bulk copy per chunk, without a wait."""
     mbar, rank = mbarrier_of(request), request.options["remote_cta_id"]
     assert mbar is not None
     barrier = mapa(ptx, ptx.element(mbar, whole=True), rank)

@@ -61,5 +61,5 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write batches of loads and stores without cache hints (see docs/performance.md)."""
+    """Emit batches of loads and stores without cache hints (see docs/performance.md)."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_through_registers(ptx, request, part))

@@ -59,5 +59,5 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Write one ``cp.async`` per round, without a commit or a wait."""
+    """Emit one ``cp.async`` per round, without a commit or a wait."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

@@ -73,7 +73,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
 
 
 def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operands: Operand) -> None:
-    """Write one bulk copy per chunk, without a wait. ``operands`` follow the addresses and the size in each instruction."""
+    """Emit one bulk copy per chunk, without a wait. ``operands`` follow the addresses and the size in each instruction."""
     rounds = partition.rounds
     dst, src = (SideAddresses(ptx, side, rounds, 0) for side in (rounds.dst, rounds.src))
     for turn in round_indices(ptx, rounds.outer):

@@ -52,7 +52,7 @@ def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> 
 def emit_with_edges(
     ptx: PtxBuilder, partition: VectorPartition, scope: Scope, write: Callable[[VectorPartition], None]
 ) -> None:
-    """Write a copy whose box may reach out of bounds. A branch selects the rounds for full tiles or for edge tiles.
+    """Emit a copy whose box may reach out of bounds. A branch selects the rounds for full tiles or for edge tiles.
 
     In a function of another compiler, a few rounds of equal vectors are written without a branch, because a branch keeps the
     compiler from moving code, which costs more than predicates. A partition without an ``edge`` needs no branch. ``write`` is
@@ -72,7 +72,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Write a branch: the code of ``inside`` runs if the boxes of all guards are in bounds, else the code of ``edge``."""
+    """Emit a branch: the code of ``inside`` runs if the boxes of all guards are in bounds, else the code of ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -130,7 +130,7 @@ class Masks:
 
 
 def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write the rounds of a partition in batches: first the vector loads of a batch, then its stores.
+    """Emit the rounds of a partition in batches: first the vector loads of a batch, then its stores.
 
     Elements outside the source get the value that the request gives for them. Only elements inside the destination are
     written. The partition is that of the copy, or of its edge.
@@ -159,7 +159,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Write one ``cp.async`` per round, without a commit or a wait. The arguments are those of :func:`emit_through_registers`.
+    """Emit one ``cp.async`` per round, without a commit or a wait. The arguments are those of :func:`emit_through_registers`.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -192,7 +192,7 @@ def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartit
 def _cp_async(
     ptx: PtxBuilder, dst: Address, src: Address, nbytes: int, mask: Register | bool, *ignore: Register
 ) -> None:
-    """Write ``cp.async`` in the threads of a mask; threads whose predicate ``ignore`` is true read nothing and write zeros (PTX ISA 7.5)."""
+    """Emit ``cp.async`` for the threads of a mask; threads whose predicate ``ignore`` is true read nothing and write zeros (PTX ISA 7.5)."""
     opcode = f"cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global"
     ptx.instr(opcode, dst, src, nbytes, *ignore, guard=mask if isinstance(mask, Register) else None)
 

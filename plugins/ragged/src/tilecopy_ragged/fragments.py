@@ -141,7 +141,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Write one guarded access per register, for the threads that own elements. Then fill elements that no thread holds."""
+    """Emit one guarded access per register, for the threads that own elements. Then fill elements that no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)
@@ -175,7 +175,7 @@ def _fill_beyond(request: CopyRequest, partition: FragmentElements, ptx: PtxBuil
 
 
 def _emit_registers(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Write one guarded access per register."""
+    """Emit one guarded access per register."""
     fragment, other, bits = partition.fragment, partition.other, partition.vec_bits
     store = request.src.buffer.space == "local"
     facing = _facing(other, fragment)

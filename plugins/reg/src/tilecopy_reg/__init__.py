@@ -51,5 +51,5 @@ def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """Write vector accesses into and out of the fragment's registers."""
+    """Emit vector accesses into and out of the fragment's registers."""
     emit(request, partition, ptx)

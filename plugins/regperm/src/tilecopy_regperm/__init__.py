@@ -54,7 +54,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Write the ``prmt`` instructions that combine words, then the moves of whole registers."""
+    """Emit the ``prmt`` instructions that combine words, then the moves of whole registers."""
     with LOCK:
         from .in_thread.emit import emit
     emit(partition, ptx)

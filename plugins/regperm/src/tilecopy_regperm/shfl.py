@@ -48,7 +48,7 @@ def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Write the shuffles, the instructions that combine words, then the moves to the destination."""
+    """Emit the shuffles, then the instructions that combine words, then the moves to the destination."""
     with LOCK:
         from .in_warp.emit import emit
     emit(partition, ptx)

@@ -87,7 +87,7 @@ def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: AtomPartition, ptx: PtxBuilder) -> None:
-    """Write one ``tcgen05.cp`` per atom. The descriptor is encoded once per buffer, and each atom adds an offset to it."""
+    """Emit one ``tcgen05.cp`` per atom. The descriptor is encoded once per buffer, and each atom adds an offset to it."""
     group = group_of(request)
     holder = ptx.address(request.dst.buffer.allocated_addr)
     encoded = partition.descriptor

@@ -73,7 +73,7 @@ class Transfers:
 
     @hookimpl
     def tilecopy_emit(self, request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder) -> None:
-        """Write the instructions, then one wait."""
+        """Emit the loads or stores, then one wait."""
         with LOCK:
             from .emission import emit
         emit(request, partition, ptx, wait=self.variant.option(request, "wait"))

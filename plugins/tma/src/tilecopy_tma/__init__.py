@@ -110,7 +110,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """Write one tensor copy per box, without a wait."""
+    """Emit one tensor copy per box, without a wait."""
     mbar, mask = mbarrier_of(request), request.options.get("multicast")
     assert mbar is not None
     barrier, map = ptx.element(mbar), ptx.host_parameter(partition.map)

@@ -68,7 +68,7 @@ def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: BoxPartition, ptx: PtxBuilder) -> None:
-    """Write one tensor copy per box, without a commit or a wait."""
+    """Emit one tensor copy per box, without a commit or a wait."""
     map = ptx.host_parameter(partition.map)
     src = SideAddresses(ptx, partition.rounds.src, partition.rounds, 0)
     opcode = STORE.format(len(partition.starts))

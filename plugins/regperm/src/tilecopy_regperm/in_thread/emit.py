@@ -20,7 +20,7 @@ class Hex(int):
 
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Write ``prmt`` and ``mov``, for the threads that hold elements of the destination."""
+    """Emit ``prmt`` and ``mov``, for the threads that hold elements of the destination."""
     dst, src = partition.dst.buffer, partition.src.buffer
     if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
         register = ptx.fragment(dst)[0]
@@ -47,7 +47,7 @@ def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
 def words(
     ptx: PtxBuilder, network: Network, sources: Mapping[int, Register], register_of: Callable[[int], Register]
 ) -> list[Register]:
-    """Write the ``prmt`` instructions of a network, and return the register of each requested word."""
+    """Emit the ``prmt`` instructions of a network, and return the register of each requested word."""
     results: list[Register] = []
 
     def of(value: NetworkWord) -> Register:

@@ -21,7 +21,7 @@ FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
 
 
 def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Write the instructions. Every lane of a warp executes each shuffle, but only lanes with destination elements write registers."""
+    """Emit the instructions. Every lane of a warp executes each shuffle, but only lanes with destination elements write registers."""
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
     if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
@@ -109,7 +109,7 @@ class _Lanes:
 
 
 def _gather(form: Gather, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """Write the instructions of a gather, and return its words."""
+    """Emit the instructions of a gather, and return its words."""
     fetched = {fetch: lanes.shuffle(sources[fetch.word], fetch.lanes) for fetch in form.fetches}
     return [_merge_word(word, fetched, lanes) for word in form.words]
 
@@ -128,7 +128,7 @@ def _merge_word(word: Gathered, fetched: dict[Fetch, Register], lanes: _Lanes) -
 
 
 def _butterfly(form: Butterfly, lanes: _Lanes, sources: Mapping[int, Register]) -> list[Register]:
-    """Write the instructions of a butterfly, and return its words."""
+    """Emit the instructions of a butterfly, and return its words."""
     ptx = lanes.ptx
     registers = words(ptx, form.before, sources, lambda _: ptx.reg("b32"))
     for exchange in form.exchanges:
