@@ -106,9 +106,8 @@ def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str
     kept = repeats + more if whole else repeats
     unit = prod(e for e, _, _ in columns) * per_column
     unit_lanes = high * (1 + both)
-    warp, warps = (
-        (0, 1) if scope == "warp" else draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)])
-    )  # that own the box
+    # the first warp that owns a part of the box, and how many do
+    warp, warps = (0, 1) if scope == "warp" else draw.choose([(0, 4), (0, 4), (0, 4), (1, 1), (2, 2)])
     extents = (unit_lanes * warps, unit * kept * times)
     fragment = Operand(
         "local",
