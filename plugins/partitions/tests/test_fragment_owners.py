@@ -287,5 +287,5 @@ def test_a_store_of_a_fragment_that_several_threads_hold_names_the_offset_that_m
 
 
 def test_the_threads_of_a_cta_are_one_number() -> None:
-    with pytest.raises(tc.RequestError, match=mentions((9, 9), "one dimension")):
+    with pytest.raises(tc.RequestError, match=mentions((9, 9))):
         tc.KernelBuilder("k", threads=(9, 9))  # type: ignore[arg-type]
