@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import textwrap
 import tomllib
 from pathlib import Path
@@ -11,10 +10,8 @@ import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
 
-from tilecopy_core import plugin
 from tilecopy_core.registry import __version__
 from tilecopy_core.registry.entry_points import core_excluded
-from tilecopy_core.registry.renamed import RENAMED
 
 ROOT = Path(__file__).parents[3]
 A = tc.Buffer((32, 32), "float32", space="global", name="A")
@@ -124,30 +121,3 @@ def test_a_package_of_0_1_that_imports_a_moved_name_is_told_where_it_is(core_of_
     (listed,) = tc.Registry(environ={}).plugins()
     assert listed.status == "broken"
     assert mentions("at_edges is now tilecopy_partitions.emit_with_edges").search(listed.reason)
-
-
-@pytest.mark.parametrize("name", [name for name in RENAMED if name.isidentifier()])
-def test_a_name_of_0_1_says_what_to_write(name: str) -> None:
-    assert name not in plugin.__all__
-    with pytest.raises(ImportError, match=mentions(name, RENAMED[name])):
-        exec(f"from tilecopy_core.plugin import {name}")
-    page = (ROOT / "docs" / "from_0_1_to_0_2.md").read_text()
-    assert f"`{name}`" in page
-    module, _, attribute = RENAMED[name].split(",")[0].split()[-1].rpartition(".")
-    assert hasattr(importlib.import_module(module), attribute)
-
-
-def test_a_name_that_never_was_is_an_attribute_error() -> None:
-    assert not hasattr(plugin, "synthesise")
-
-
-def test_asking_whether_the_contract_has_a_name_of_0_1_is_an_answer() -> None:
-    assert not hasattr(plugin, "synthesize") and getattr(plugin, "synthesize", None) is None
-    with pytest.raises(AttributeError, match=mentions("synthesize", RENAMED["synthesize"])):
-        plugin.synthesize
-
-
-@pytest.mark.parametrize("field", [name for name in RENAMED if not name.isidentifier()])
-def test_a_field_of_0_1_says_what_to_write(field: str) -> None:
-    with pytest.raises(TypeError, match=mentions(field.rstrip("="), RENAMED[field])):
-        tc.Variant("acme", "copy", 1, "a test", (("global", "shared"),), **{field.rstrip("="): 90})
