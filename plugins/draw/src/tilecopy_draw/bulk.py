@@ -16,7 +16,7 @@ from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
 def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
-    """Return the accesses of the source and of the destination, merged into pieces that are contiguous on both sides."""
+    """Return the accesses of source and destination, merged into pieces that are contiguous on both sides."""
     source, destination = (side.accesses for side in trace.sides)
     chosen = selection.mask(source)
     source, destination = source[chosen], destination[chosen]

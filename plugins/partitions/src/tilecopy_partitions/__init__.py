@@ -1,4 +1,4 @@
-"""A library for variants: shared partitions, loops that write the instructions of a partition, and named layouts of fragments.
+"""A library for variants: shared partitions, functions that emit the instructions of a partition, and named layouts of fragments.
 
 A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here what fits its copies:
 ``[outer, threads, vec]`` partitions and their rounds, chunks of bulk copies, owners of register fragments, tensor memory.

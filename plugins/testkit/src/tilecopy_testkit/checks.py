@@ -26,7 +26,7 @@ from .random_cases import case_of_seed
 from .variant_process import answers, answers_elsewhere
 from .variant_under_test import VariantUnderTest, restricted
 
-NEEDED = "each step of the completion must be needed: a copy without it must be a hazard"
+NEEDED = "each completion step must be needed: a copy without the step must be a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
 SAME_ELSEWHERE = "another process, with another hash seed and order of requests, must give the same answers"

@@ -368,7 +368,7 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
     if span and row_bytes % span:
         return why_row(tile, array, pieces, mode)
     if span and row_bytes > span:
-        return f"{apart} (rows of {name} have {row_bytes} bytes, boxes of the {mode} swizzle {span}): give {name} rows of {span} bytes"
+        return f"{apart} (rows of {name} have {row_bytes} bytes, but rows of a box with the {mode} swizzle have {span}): give {name} rows of {span} bytes"
     if extent > MOST_BOX:
         return why_divided(array, step.dim, extent, f"so {apart}")
     return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps or make them larger"

@@ -1,1 +1,1 @@
-"""Arrays of all frameworks: readers of their address, shape, strides and device, and functions that create results."""
+"""Arrays of all frameworks: functions that read address, shape, strides and device, and functions that create results."""
