@@ -109,13 +109,8 @@ class Operand:
     @property
     def layout(self) -> tc.TileLayout:
         """The layout of the buffer, as tilecopy's layout object."""
-        shard = tc.S[tuple(e for e, _, _ in self.iters) : tuple(s @ AXES[a] for _, s, a in self.iters)]
-        built: Any = shard
-        if self.replica:
-            built = built + tc.R[tuple(e for e, _, _ in self.replica) : tuple(s @ AXES[a] for _, s, a in self.replica)]
-        for axis, elems in self.offset:
-            built = built + elems @ AXES[axis]
-        plain = tc.TileLayout(built)
+        shard, replica = ([tc.Iter(e, s, AXES[a]) for e, s, a in iters] for iters in (self.iters, self.replica))
+        plain = tc.TileLayout.of(shard, replica, tuple((AXES[axis], elems) for axis, elems in self.offset))
         return plain if self.swizzle is None else tc.SwizzledLayout(tc.Swizzle(*self.swizzle), plain)
 
     @property

@@ -182,9 +182,8 @@ class MatrixCase:
         mode = draw.choose(["none", "none", "32B", "64B", "128B"]) if space == "shared" else "none"
         swizzle = None
         if mode != "none" and odd != "tiles":
-            swizzle = swizzle_parts(
-                mode, draw.choose([self.dtype, self.dtype, "float64"])
-            )  # of another width: inside rows
+            # the swizzle of a wider type permutes within rows
+            swizzle = swizzle_parts(mode, draw.choose([self.dtype, self.dtype, "float64"]))
         moved = draw.choose([0, 0, unit, 2 * unit])
         starts = [AffineStart(0), AffineStart(0)]
         starts[inner] = AffineStart(0, (AffineTerm("turn", moved),)) if moved and iterations > 1 else AffineStart(moved)

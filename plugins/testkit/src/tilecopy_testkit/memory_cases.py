@@ -79,12 +79,8 @@ def _strides(draw: Draw, extents: Sequence[int], order: Sequence[int], step: int
 def _strided_layout(draw: Draw, shape: Sequence[int], *, broadcast: bool) -> dict[str, Any]:
     """Draw a layout with one stride per dimension: row-major, padded, permuted, with a broadcast."""
     order = range(len(shape))
-    strides = _strides(
-        draw,
-        shape,
-        shuffle(draw, order) if draw.choose([False, False, False, True]) else order,
-        draw.choose([1, 1, 1, 1, 2]),
-    )
+    permuted = shuffle(draw, order) if draw.choose([False, False, False, True]) else order
+    strides = _strides(draw, shape, permuted, draw.choose([1, 1, 1, 1, 2]))
     if broadcast and draw.choose([False] * 7 + [True]):
         strides[draw.choose(order)] = 0
     return {"iters": along_m(shape, strides)}

@@ -153,9 +153,8 @@ def _stage(draw: Draw, d: CopyCase) -> CopyCase:
             iters[places[dim][0]] = (shape[dim], step, "m")
             step *= shape[dim]
             row = step * d.elem_bytes
-            if (
-                shape[dim] > 1 and span and (row < span or row % span == 0)
-            ):  # the innermost: rows are a span apart, or more
+            # the rows of the innermost dimension are at least a span apart
+            if shape[dim] > 1 and span and (row < span or row % span == 0):
                 step, swizzle = max(step, _elems(d, span)), (_elems(d, 16).bit_length() - 1, *SPANS[span])
             span = span if step == 1 else 0
         stages = draw.choose([1, 2, 3])
