@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..errors import did_you_mean, short_repr
 from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 
@@ -16,15 +18,15 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     return variant.why_not_on(request.target)
 
 
-def not_as_declared(variant: Variant, request: CopyRequest, looked: dict[str, str | None]) -> str | None:
-    """Return why the active threads, elements out of bounds or an option of a request do not fit a variant's record, or None.
+def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
+    """Return why the active threads of a request are not those of a record, or None, for each value of :attr:`Variant.threads`."""
+    all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
+    return {"all": all_active, "one": _why_not_one(request), "any": None}
 
-    ``looked`` caches the reason about threads under the record's ``threads``, because many records declare the same.
-    """
-    if variant.threads not in looked:
-        check = {"all": all_threads_active, "one": single_thread}.get(variant.threads)
-        looked[variant.threads] = check(request) if check else None
-    if why := looked[variant.threads] or edges_declined(variant, request):
+
+def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str, str | None]) -> str | None:
+    """Return why the active threads, elements out of bounds or an option of a request do not fit a variant's record, or None."""
+    if why := threads[variant.threads] or _why_not_edges(variant, request):
         return why
     if not request.options:
         return None
@@ -53,11 +55,11 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
     """Return why a variant's record excludes a request before any hook is called, or None."""
-    why = of_another_kind(variant, request) or not_as_declared(variant, request, {})
+    why = of_another_kind(variant, request) or not_as_declared(variant, request, why_not_threads(request))
     return why or options_missing(variant, request)[0]
 
 
-def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
+def _why_not_edges(variant: Variant, request: CopyRequest) -> str | None:
     """Return a reason if a region may reach out of bounds and the variant does not declare ``edges``, else None."""
     if variant.edges or not request.may_exceed_bounds:
         return None
@@ -68,13 +70,8 @@ def edges_declined(variant: Variant, request: CopyRequest) -> str | None:
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
-def all_threads_active(request: CopyRequest) -> str | None:
-    """Check that every thread of the scope reaches the copy. The reason names an axis along which some threads are inactive."""
-    return request.active.why_not_all(request.scope) or why_not_shared(request)
-
-
-def single_thread(request: CopyRequest) -> str | None:
-    """Check that exactly one thread reaches the copy, because each active thread would issue the whole copy."""
+def _why_not_one(request: CopyRequest) -> str | None:
+    """Return why not exactly one thread reaches the copy, or None. Each active thread would issue the whole copy."""
     if request.scope.kind != "thread":
         return f"the scope must be thread, got {request.scope.kind}: a single thread issues this copy"
     active = request.active

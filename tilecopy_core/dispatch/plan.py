@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from ..description.record_checks import not_as_declared, of_another_kind, options_missing
+from ..description.record_checks import not_as_declared, of_another_kind, options_missing, why_not_threads
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.subbyte_elements import in_bytes
@@ -346,13 +346,12 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             raise no_variant(request, demanded, others, table)
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
     outcomes: list[Outcome] = []
-    looked: dict[str, str | None] = {}
-    packed = in_bytes(request)
+    threads, packed = why_not_threads(request), in_bytes(request)
     forms = (request,) if packed is None else (request, packed)  # a variant may take elements of 4 bits by itself
     for plugin in candidates:
         for form in forms:
             seen = _seen_by(plugin, form, table)
-            outcome = _against(plugin, seen, looked) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
+            outcome = _against(plugin, seen, threads) or _answer(plugin, "tilecopy_predicate", seen, demanded, registry)
             if not isinstance(outcome, Outcome) or outcome.kind != "declined":
                 break
         if isinstance(outcome, Outcome):
@@ -445,9 +444,9 @@ def _seen_by(plugin: Plugin, request: CopyRequest, table: Table) -> CopyRequest:
     return request if len(kept) == len(request.options) else attrs.evolve(request, options=kept)
 
 
-def _against(plugin: Plugin, request: CopyRequest, looked: dict[str, str | None]) -> Outcome | None:
+def _against(plugin: Plugin, request: CopyRequest, threads: Mapping[str, str | None]) -> Outcome | None:
     """Return the outcome of a variant whose record does not fit the request's threads or options, else None."""
-    if why := not_as_declared(plugin.record, request, looked):
+    if why := not_as_declared(plugin.record, request, threads):
         return Outcome(plugin.name, "declined", why, nearness=1)
     why, lacks = options_missing(plugin.record, request)
     return Outcome(plugin.name, "lacks option", why, lacks, nearness=3) if why else None

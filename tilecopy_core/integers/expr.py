@@ -604,14 +604,7 @@ OPERATIONS: dict[str, Rule] = {
         _quotient_bounds,
         lambda inner, by: 1 if inner % by else inner // by,
     ),
-    "%": Rule(
-        "({})%{}",
-        "tilecopy::remainder({}, {})",
-        operator.mod,
-        lambda _, by: (0, by - 1),
-        gcd,
-        _remainder_bits,
-    ),
+    "%": Rule("({})%{}", "tilecopy::remainder({}, {})", operator.mod, lambda _, by: (0, by - 1), gcd, _remainder_bits),
     "*": Rule("({})*({})", "({} * {})", operator.mul, _product_bounds, operator.mul, instruction="mul.lo.s"),
     "^": Rule(
         "(({})^({}))",

@@ -6,17 +6,7 @@ from .builder import PtxBuilder
 from .emitter import Emitter, pure_once
 from .index import IMMEDIATE_REACH_BYTES, SETP
 from .instructions import Instruction, Needs, OpcodeForm, Role, forms_of, instruction_of, merge, opcode_words
-from .lines import (
-    AnyLine,
-    Label,
-    Line,
-    LineAccess,
-    Text,
-    declared_in,
-    instructions_in,
-    names_in,
-    parse_lines,
-)
+from .lines import AnyLine, Label, Line, LineAccess, Text, declared_in, instructions_in, names_in, parse_lines
 from .operands import STEM, TYPE_BITS, Access, Address, Operand, Register, TensorPlace, Vector, Written
 
 __all__ = ["IMMEDIATE_REACH_BYTES", "MBARRIER_TX_LIMIT", "SETP", "STEM", "TYPE_BITS", "Access", "Address"]

@@ -29,9 +29,7 @@ _WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
 
 def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
     """Return address, predicate and fill of an access; a plain address is accessed by all threads."""
-    if isinstance(place, Address):
-        return place, None, None
-    return place.address, place.predicate, place.fill
+    return (place, None, None) if isinstance(place, Address) else (place.address, place.predicate, place.fill)
 
 
 class PtxBuilder(IndexEmitter):
@@ -65,13 +63,12 @@ class PtxBuilder(IndexEmitter):
         predicate is false the registers keep their values or get the access's fill. Raises PtxError for another number of
         bits, registers of another width, or an address that is not proved to be aligned.
         """
-        address, predicate, fill = _parts_of(source)
+        address, mask, fill = _parts_of(source)
         registers = self.regs("b32", self._check_width(bits)) if into is None else into
-        vector = self._fitting("ld", bits, registers)
-        opcode = self._opcode("ld", address, bits, vector)
-        if predicate is not None and fill is not None:
+        opcode, vector = self._checked("ld", address, bits, registers)
+        if mask is not None and fill is not None:
             self.fill(registers, fill)
-        self.instr(opcode, vector, address, guard=predicate)
+        self.instr(opcode, vector, address, guard=mask)
         return list(registers)
 
     def store(self, destination: Access | Address, bits: int, registers: Registers, *, relaxed: bool = False) -> None:
@@ -79,10 +76,9 @@ class PtxBuilder(IndexEmitter):
 
         With ``relaxed``, the store is ``st.relaxed.gpu``, which does not race with other such stores to the same address.
         """
-        address, predicate, _ = _parts_of(destination)
-        vector = self._fitting("st", bits, registers)
-        name = "st.relaxed.gpu" if relaxed else "st"
-        self.instr(self._opcode(name, address, bits, vector), address, vector, guard=predicate)
+        address, mask, _ = _parts_of(destination)
+        opcode, vector = self._checked("st.relaxed.gpu" if relaxed else "st", address, bits, registers)
+        self.instr(opcode, address, vector, guard=mask)
 
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
         """Set registers to repeated 32-bit words. A 64-bit register takes two words."""
@@ -103,16 +99,13 @@ class PtxBuilder(IndexEmitter):
             )
         return _WIDTHS[bits]
 
-    def _fitting(self, name: str, bits: int, registers: Registers) -> Vector:
-        """Return the registers of an access as an operand. Raises PtxError if they do not hold ``bits``."""
+    def _checked(self, name: str, address: Address, bits: int, registers: Registers) -> tuple[str, Vector]:
+        """Return the opcode of an access and its registers as an operand. Raises PtxError if they or the address do not fit ``bits``."""
         width, vector = self._check_width(bits), vector_of(tuple(registers))
         if vector.bits != max(bits, 32):
             raise PtxError(
                 f"{name} of {bits} bits needs {width} registers of 32 bits, or half as many of 64 bits, got {short_repr(registers)}"
             )
-        return vector
-
-    def _opcode(self, name: str, address: Address, bits: int, vector: Vector) -> str:
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(
                 f"{name} of 256 bits needs global memory and sm_100 or newer, got {address.space} and {self.target}"
@@ -123,7 +116,7 @@ class PtxBuilder(IndexEmitter):
                 f"be a multiple of {address.align_bytes}"
             )
         count, type = len(vector.registers), f"u{bits}" if bits < 32 else vector.registers[0].type
-        return f"{name}.{address.space}.v{count}.{type}" if count > 1 else f"{name}.{address.space}.{type}"
+        return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector
 
     # ------------------------------------------------------------------------------------------- registers as memory
 

@@ -110,11 +110,6 @@ class Emitter:
         """Return a new virtual register of a type in :data:`TYPE_BITS`."""
         return self.regs(type, 1)[0]
 
-    def declarations(self) -> list[str]:
-        """Return the lines that declare all registers."""
-        counts = sorted(self.register_counts.items())
-        return [f".reg .{type} {self.mark}{STEM[type]}<{count}>;" for type, count in counts]
-
     def regs(self, type: str, count: int) -> list[Register]:
         """Return new virtual registers of a type in :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:

@@ -17,7 +17,7 @@ from ..memory.buffers import Buffer, Memory, Region
 from .bindings import Bindings
 from .emitter import Block, Emitter, Sunk, pure_once
 from .lines import Line
-from .operands import Address, Operand, Register, Written
+from .operands import Address, Register, Written
 
 SETP = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 """Comparison -> the modifier of ``setp``."""
@@ -139,7 +139,11 @@ class IndexEmitter(Emitter):
     def _minimum(self, block: Block, atom: Atom) -> Register:
         left, right = map(self.exact, atom.operands)
         bits = self._width(atom)
-        return self.lesser(f"s{bits}", self.value(left, bits), self.operand(right, bits), block=block)
+        least, other = self.value(left, bits), self.operand(right, bits)
+        if bits == 64:
+            return self.pure(block, "min.s64", "b64", least, other)
+        chosen = self.pure(block, "setp.lt.s32", "pred", least, other)  # min.s32 is not safe (docs/design.md)
+        return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
         """Return an integer for an instruction, such as a comparison, that needs the exact value and not only the low bits.
@@ -153,27 +157,6 @@ class IndexEmitter(Emitter):
                 f"{short_repr(upper)}: declare lower= and upper= of its scalars"
             )
         return value
-
-    def lesser(
-        self, type: str, left: Register, right: Register | int, *, greater: bool = False, block: Block | None = None
-    ) -> Register:
-        """Return the minimum (or maximum) of two integers of a type such as ``s32``, computed in a block's head or the current block.
-
-        For 32 bits it is a comparison and a selection. ptxas 13.0 and drivers of its time combine two nested minima on sm_90
-        into one instruction with three operands and lose the sign of a negated second operand (docs/design.md).
-        """
-
-        def write(opcode: str, type: str, *operands: Operand) -> Register:
-            if block is not None:
-                return self.pure(block, opcode, type, *operands)
-            result = self.reg(type)
-            self.instr(opcode, result, *operands)
-            return result
-
-        if type[1:] == "64":
-            return write(f"{'max' if greater else 'min'}.{type}", "b64", left, right)
-        chosen = write(f"setp.{'gt' if greater else 'lt'}.{type}", "pred", left, right)
-        return write("selp.b32", "b32", left, right, chosen)
 
     def _division(self, block: Block, atom: Atom) -> Register:
         (dividend, by), modulo = atom.operands, atom.op == "%"

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 from tilecopy.emission_checks import statements
 from tilecopy.expression_text import unique_name
-from tilecopy.module_text import header_target
+from tilecopy.module_text import declarations, header_target
 
 from tilecopy_core import Plan
 from tilecopy_core.description import Target, Version
@@ -291,7 +291,7 @@ def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
         name=name,
         plan=plan,
         arguments=(*arguments[:-1], *bindings.made.values(), arguments[-1]),
-        declarations=tuple(ptx.declarations()),
+        declarations=tuple(declarations(ptx)),
         inputs=tuple(move for move in bindings.inputs if move.register not in overwritten),
         body=body,
         outputs=tuple(bindings.outputs),

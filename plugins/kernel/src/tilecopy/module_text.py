@@ -11,7 +11,7 @@ from tilecopy_core.description import Version
 from tilecopy_core.errors import checked, frozen, instance_of, optional
 from tilecopy_core.integers import Symbol, fits, of_atom
 from tilecopy_core.memory import check_identifier
-from tilecopy_core.ptx import Needs, PtxBuilder, Recipe, merge
+from tilecopy_core.ptx import STEM, Needs, PtxBuilder, Recipe, merge
 
 from .emission_checks import emit_checked
 from .expression_text import symbols_in_order
@@ -57,6 +57,12 @@ def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
 def directive_of(ptx: str, name: str) -> str:
     """Return the value of a directive at the head of a module, such as ``sm_90`` for ``.target``, or "" if it is missing."""
     return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
+
+
+def declarations(ptx: PtxBuilder) -> list[str]:
+    """Return the lines that declare all registers of a kernel or function."""
+    counts = sorted(ptx.register_counts.items())
+    return [f".reg .{type} {ptx.mark}{STEM[type]}<{count}>;" for type, count in counts]
 
 
 def parameter_text(recipe: Recipe, name: str) -> ParameterText:
@@ -106,7 +112,7 @@ def module_text(
     if cluster is not None:
         lines += [".explicitcluster", f".reqnctapercluster {', '.join(map(str, cluster))}"]
     lines.append("{")
-    lines += [f"\t{line}" for line in ptx.declarations()]
+    lines += [f"\t{line}" for line in declarations(ptx)]
     if not shared.dynamic:
         lines += [f"\t.shared .align {b.align_bytes} .b8 smem_{b.name}[{b.span_bytes}];" for b in buffers]
     lines.append("")

@@ -50,6 +50,18 @@ def emit(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Registe
     return result
 
 
+def lesser(ptx: PtxBuilder, type: str, left: Register, right: Operand, *, greater: bool = False) -> Register:
+    """Return the minimum (or maximum) of two integers of a type such as ``s32``.
+
+    For 32 bits it is a comparison and a selection. ptxas 13.0 and drivers of its time combine two nested minima on sm_90
+    into one instruction with three operands and lose the sign of a negated second operand (docs/design.md).
+    """
+    if type[1:] == "64":
+        return emit(ptx, "b64", f"{'max' if greater else 'min'}.{type}", left, right)
+    chosen = emit(ptx, "pred", f"setp.{'gt' if greater else 'lt'}.{type}", left, right)
+    return emit(ptx, "b32", "selp.b32", left, right, chosen)
+
+
 def constant(number: float, type: str) -> str:
     """Return the PTX literal of a number in a type."""
     if type == "f32":

@@ -19,7 +19,7 @@ from tilecopy_partitions import read_local, write_local
 
 from ..emission_checks import emit_checked
 from .bounds import NOTHING, Alternatives, Facts, conjunction, never_negative, with_ends_proved
-from .conversion import emit
+from .conversion import emit, lesser
 from .values import Value, bind_loaded, element_offset, lower_condition, lower_value, stored_bits
 
 
@@ -194,7 +194,7 @@ class Index:
             steps.append(("max", self.least, "s"))
         for name, bound, sign in steps:
             limit = ptx.value(bound, register.bits) if isinstance(bound, Expr) else bound
-            register = ptx.lesser(f"{sign}{register.bits}", register, limit, greater=name == "max")
+            register = lesser(ptx, f"{sign}{register.bits}", register, limit, greater=name == "max")
         return register
 
     def lower(self, context: Lowering) -> None:

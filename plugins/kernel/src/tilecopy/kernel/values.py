@@ -308,7 +308,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         return lower_value(ptx, value.args[0])
     if value.op in ("min", "max") and type[0] != "f":
         left, right = (lower_value(ptx, arg) for arg in value.args)
-        return ptx.lesser(type, left, right, greater=value.op == "max")
+        return conversion.lesser(ptx, type, left, right, greater=value.op == "max")
     result = ptx.reg(f"b{type[1:]}")
     if value.op == "address":
         address = ptx.address(value.args[0].buffer, element_offset(value.args[0]))
