@@ -27,29 +27,9 @@ if TYPE_CHECKING:
     from .description.target import TARGETS, Target, target_of
     from .dispatch.plan import Plan, plan
     from .integers.expr import Expr, Int, maximum, minimum, structural_equal, symbol
-    from .layout.axes import (
-        Axis,
-        TCol,
-        TLane,
-        bx,
-        by,
-        bz,
-        cbx,
-        cby,
-        cbz,
-        laneid,
-        m,
-        tid_in_wg,
-        tx,
-        warpid,
-        wgid,
-        wid_in_wg,
-    )
-    from .layout.boxes import Iter
+    from .layout import Axis, Iter, Layout, R, S, Swizzle, SwizzledLayout, TCol, TileLayout, TLane, laneid, m, swizzle
+    from .layout.axes import bx, by, bz, cbx, cby, cbz, tid_in_wg, tx, warpid, wgid, wid_in_wg
     from .layout.dtypes import DTYPES, DType, dtype_of
-    from .layout.notation import R, S
-    from .layout.swizzle import Swizzle, swizzle
-    from .layout.tile_layout import Layout, SwizzledLayout, TileLayout
     from .memory.buffers import SPACES, Buffer, Region
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry

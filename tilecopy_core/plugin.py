@@ -9,25 +9,14 @@ import sys
 from opcode import opmap
 from typing import NoReturn
 
+from .description import ActiveThreads, CopyRequest, Scope, Target, Variant, check_request
 from .description.record_checks import why_not_asked
-from .description.request import (
-    COMPLETIONS,
-    Accept,
-    CopyRequest,
-    Decline,
-    Option,
-    Variant,
-    Verdict,
-    check_request,
-    valid_copy,
-)
-from .description.scope import ActiveThreads, Scope
-from .description.target import Target
+from .description.request import COMPLETIONS, Accept, Decline, Option, Verdict, valid_copy
 from .errors import short_repr
 from .errors.attrs_classes import frozen
 from .errors.fork_lock import LOCK
-from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, is_int_like, is_multiple, key_of, symbols_of
-from .integers.expr import evaluate, structural_equal, substitute
+from .integers import Condition, Expr, Int, Symbol, bounds_of, divisor_of, evaluate, is_int_like, is_multiple, key_of
+from .integers.expr import structural_equal, substitute, symbols_of
 from .layout import Axis, Iter, Pair, Swizzle, TCol, TileLayout, TLane, fuse_pairs, m, row_major, swizzle
 from .layout.axes import laneid, tid_in_wg, tx, warpid, wid_in_wg
 from .layout.dtypes import DType, dtype_of
