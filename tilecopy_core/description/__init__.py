@@ -1,6 +1,6 @@
 """The description of a copy: the scope of threads, the target, the request, and the rules for every copy."""
 
-from .request import OPS, CopyRequest, Variant, check_operands, check_request
+from .request import OPS, CopyRequest, Variant, check_request
 from .scope import (
     MAX_CTA_THREADS,
     WARP_THREADS,
@@ -18,5 +18,5 @@ from .subbyte_elements import why_not_in_bytes
 from .target import TARGETS, Target, Version, target_of
 
 __all__ = ["ActiveThreads", "CopyRequest", "MAX_CTA_THREADS", "OPS", "Scope", "TARGETS", "Target", "Variant", "Version"]
-__all__ += ["WARP_THREADS", "check_operands", "check_request", "cta", "differs_within", "is_thread_id", "target_of"]
+__all__ += ["WARP_THREADS", "check_request", "cta", "differs_within", "is_thread_id", "target_of"]
 __all__ += ["thread", "tid_symbol", "warp", "warpgroup", "why_not_in_bytes"]

@@ -159,11 +159,8 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            rule = (
-                "be None, because the option is required"
-                if self.required
-                else f"have a type in {short_repr(self.types)}"
-            )
+            typed = f"have a type in {short_repr(self.types)}"
+            rule = "be None, because the option is required" if self.required else typed
             raise PluginError(f"Option {self.name}: the default must {rule}, got {short_repr(self.default)}")
 
     def fits(self, value: object) -> bool:
@@ -422,21 +419,16 @@ def _shown_region(region: Region) -> str:
     return f"{region.buffer.dtype} {region.buffer.space} {region.buffer.name}[{extents}]"
 
 
-def check_request(request: CopyRequest) -> None:
+def check_request(request: CopyRequest, *, bounds: bool = True) -> None:
     """Raise an error for a request that is invalid for every variant.
 
     Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
-    in one place, or a region leaves its buffer without ``outside=``.
+    in one place, or, if ``bounds`` are checked, a region leaves its buffer without ``outside=``.
     """
     operands = (request.dst, request.src) if request.outside is None else ()
-    for region in (*operands, *request.options.values()):
+    for region in (*operands, *request.options.values()) if bounds else ():
         if isinstance(region, Region):
             region.check_inside()
-    check_operands(request)
-
-
-def check_operands(request: CopyRequest) -> None:
-    """Check a request like :func:`check_request`, but assume that its regions lie inside their buffers."""
     if reason := valid_copy(request):
         raise RequestError(f"{request}: {reason}")
     if request.may_exceed_bounds and (symbolic(request.dst.buffer.shape) or not why_aliasing(request.dst.buffer[()])):

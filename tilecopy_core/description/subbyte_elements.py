@@ -44,8 +44,7 @@ def why_not_in_bytes(request: CopyRequest) -> str:
 def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
     """Return a region as bytes, which of its dimensions longer than 1 has fewer elements, and the elements before it in its first byte.
 
-    Raises:
-        LayoutError: the region has no such form. With ``around``, it may begin and end inside a byte at places that are known.
+    Raises LayoutError if there is no such form. With ``around``, the region may begin and end inside a byte at known places.
     """
     buffer, starts, extents = region.buffer, list(region.starts), list(region.extents)
     view, per_byte = buffer.view(dtype="uint8"), 8 // buffer.dtype.bits

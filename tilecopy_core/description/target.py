@@ -75,11 +75,7 @@ class Target:
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return whether the target has a feature, given by a name in :data:`FEATURES` or the name of a target such as ``"sm_90"``.
-
-        Raises:
-            TargetError: the feature is unknown.
-        """
+        """Return whether the target has a feature: a name in :data:`FEATURES` or of a target. Raises TargetError for another name."""
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(

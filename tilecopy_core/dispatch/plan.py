@@ -300,11 +300,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in the argument ``variant=`` in order, or () if it is None.
-
-    Raises:
-        RequestError: it is not a name or a sequence of different names.
-    """
+    """Return the names in ``variant=`` in order, or () for None. Raises RequestError for anything but different names."""
     names = () if variant is None else (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):

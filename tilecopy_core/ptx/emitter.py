@@ -20,13 +20,9 @@ _CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
 
 
 class Block:
-    """A block of instructions with a head and a body.
+    """A block of instructions. Pure values are computed once, in the head of the outermost block in which their operands exist.
 
-    Pure values (addresses, indices) are computed in the head of the outermost block in which their operands exist, so
-    that they are computed once and dominate every use.
-
-    ``depth`` is the nesting depth; the kernel's own block has 0. ``settled`` is the index in the head of the first line that
-    was moved from the body, or None.
+    The kernel's own block has ``depth`` 0. ``settled`` is the index in the head of the first line from the body, or None.
     """
 
     def __init__(self, depth: int) -> None:

@@ -290,11 +290,7 @@ def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
 
 @cache
 def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], dict[str, tuple[Role, ...]]]:
-    """Return what the table says, as it is written.
-
-    That is the parts by the name of their list; by the first word of an opcode its forms, with what they need; by the start of an
-    opcode the roles of its operands.
-    """
+    """Return the table: parts by list, forms with what they need by an opcode's first word, roles of operands by an opcode's start."""
     parts: dict[str, str] = {}
     forms: dict[str, list[tuple[str, Needs]]] = {}
     roles: dict[str, tuple[Role, ...]] = {}

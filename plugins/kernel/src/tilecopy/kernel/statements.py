@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_operands
+from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_request
 from tilecopy_core.dispatch import Plan, dispatch, tell
 from tilecopy_core.errors import LayoutError, TilecopyError, frozen, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum
@@ -126,7 +126,7 @@ class CopyStatement:
             cta_group=context.cta_group,
             min_ctas_per_sm=context.min_ctas_per_sm,
         )
-        check_operands(request)  # the builder has checked the bounds of the regions
+        check_request(request, bounds=False)  # the builder has checked the bounds of the regions
         if not src.size:
             context.ptx.comment(f"{self.describe()}: no elements, nothing to copy")
             return
