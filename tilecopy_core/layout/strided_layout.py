@@ -78,8 +78,8 @@ class StridedLayout:
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 
-    def permute(self, order: Sequence[int]) -> StridedLayout:
-        """Return the layout with its dimensions in another order."""
+    def reorder(self, shape: Sequence[Int], order: Sequence[int]) -> StridedLayout:
+        """Return the layout with the dimensions of its shape in another order."""
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:

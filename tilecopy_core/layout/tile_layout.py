@@ -290,6 +290,11 @@ class TileLayout:
         """Return the layout with its shard iters in another order. Raises LayoutError unless the order is a permutation."""
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
+    def reorder(self, shape: tuple[int, ...], order: Sequence[int]) -> TileLayout:
+        """Return the layout for the dimensions of a shape in another order. Raises LayoutError if an iter belongs to two dimensions."""
+        owned = self.by_dimension(shape)
+        return self.with_iters([it for dim in order for it in owned[dim]])
+
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
         """Return this layout repeated over a larger shape in row-major order. Each repetition takes the next span of memory.
 

@@ -15,7 +15,7 @@ from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, 
 from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
-from .views import AnyLayout, check_begins_inside, permute_layout, rescale_layout, reshape_layout
+from .views import AnyLayout, check_begins_inside, rescale_layout, reshape_layout
 
 SPACES = ("global", "shared", "local", "tmem")
 """Memory spaces: global and shared memory, registers, tensor memory."""
@@ -206,7 +206,7 @@ class Buffer:
         axes = order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
         dims = checked_order(axes, len(self.shape), f"{self}, permute")
         try:
-            layout = permute_layout(self.layout, self.shape, dims)
+            layout = self.layout.reorder(self.shape, dims)
         except LayoutError as error:
             raise LayoutError(f"{self}, permute{dims}: {error}") from None
         return attrs.evolve(self, shape=[self.shape[dim] for dim in dims], layout=layout)

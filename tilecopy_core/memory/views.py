@@ -18,14 +18,6 @@ ELEMENT_AXES = (m, TCol)
 """Axes along which a stride counts elements."""
 
 
-def permute_layout(layout: AnyLayout, shape: tuple[Any, ...], order: tuple[int, ...]) -> AnyLayout:
-    """Return the layout for dimensions in another order. Raises LayoutError if an iter belongs to two dimensions."""
-    if isinstance(layout, StridedLayout):
-        return layout.permute(order)
-    owned = layout.by_dimension(shape)
-    return layout.with_iters([it for dim in order for it in owned[dim]])
-
-
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:

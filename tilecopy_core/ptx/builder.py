@@ -54,8 +54,6 @@ class PtxBuilder(IndexEmitter):
         """Return the thread's index in a scope."""
         return scope.thread_index(self.tid)
 
-    # ------------------------------------------------------------------------------------------- loads and stores
-
     def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
         """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into new 32-bit registers or into ``into``; return them.
 
@@ -118,13 +116,9 @@ class PtxBuilder(IndexEmitter):
         count, type = len(vector.registers), f"u{bits}" if bits < 32 else vector.registers[0].type
         return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector
 
-    # ------------------------------------------------------------------------------------------- registers as memory
-
     def fragment(self, buffer: Buffer) -> list[Register]:
         """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements)."""
         return self.bindings.fragment(self, buffer)
-
-    # ------------------------------------------------------------------------------------------- what a kernel needs
 
     def require(self, *, version: Version, why: str) -> None:
         """Raise the module's ``.version`` to at least a PTX ISA version such as ``(8, 6)``, and say why in a comment.
@@ -155,8 +149,6 @@ class PtxBuilder(IndexEmitter):
         finally:
             self.blocks, self._bound, self._floor = around
         self._whole.follow(self._start)
-
-    # ------------------------------------------------------------------------------------------- what a launch makes
 
     def host_parameter(self, recipe: Recipe) -> Register:
         """Return the generic address of a kernel parameter that each launch computes from the arguments.
