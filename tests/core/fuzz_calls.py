@@ -81,5 +81,5 @@ UNCALLED = {
     "a protocol": "VariantPlugin",
     "pluggy's": "hookimpl",
     "for packages that are released with the core": "KnownVariant by_name canonical distributions exporter installed_sources known_variants load_unique lazy_attributes short_error warn_outside",
-    "for authors of variants, whose arguments types hold": "ActiveThreads.why_not_all ActiveThreads.why_split CopyRequest.side_in Plan.emit Region.exceeds Region.room Scope.thread_index Target.has Target.is_or_follows Target.runs_on TileLayout.along TileLayout.box TileLayout.by_dimension TileLayout.check_admits TileLayout.of TileLayout.offset_on TileLayout.reach TileLayout.with_iters Variant.option Variant.why_not_on",
+    "for authors of variants, whose arguments types hold": "ActiveThreads.why_not_all ActiveThreads.why_split CopyRequest.side_in Plan.emit Region.exceeds Region.room Scope.thread_index Target.has Target.is_or_follows Target.runs_on TileLayout.along TileLayout.box TileLayout.by_dimension TileLayout.check_admits TileLayout.of TileLayout.offset_on TileLayout.reach TileLayout.reorder TileLayout.with_iters Variant.option Variant.why_not_on",
 }
