@@ -280,15 +280,11 @@ def _init(self: Variant, *values: Any, **fields: Any) -> None:
 Variant.__init__ = _init  # type: ignore[method-assign]
 
 
-def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(values))
-
-
 @frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
     """A read-only mapping of the options of a request."""
 
-    _values: Mapping[str, Any] = attrs.field(factory=dict, converter=_read_only)
+    _values: Mapping[str, Any] = attrs.field(factory=dict, converter=MappingProxyType)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Options, (dict(self._values),)

@@ -51,17 +51,16 @@ class Note:
 class Plan:
     """The result of a dispatch. It can be copied and pickled.
 
-    The chosen ``variant`` is given by its name, its ``priority`` (and what set it, ``priority_origin``: "" for the variant
-    itself), the ``package`` that it comes from (a distribution with its
-    version), its ``partition`` (of a type of its own) and whether it was ``demanded`` by name.
-
     Attributes:
-        request: the copy, without the options that the variant left out (``notes`` has them).
+        request: the copy, without the options that the variant left out (``notes`` names them).
+        variant: the name of the chosen variant. ``package`` is its distribution with the version.
+        priority: the variant's priority. ``priority_origin`` is what set it, "" for the variant itself.
+        partition: which thread copies which elements, in a type of the variant.
         completion: how the caller learns that the copy is done, such as ``"mbarrier"`` (:data:`.request.COMPLETIONS`);
             ``completion_steps`` is what the caller does for that, in order.
+        demanded: whether the caller named the variant.
         outcomes: for every other variant, why it was not chosen; those that were asked come first.
-        notes: what of it is likely a mistake, by the partition and the fragments, and the options that the variant left out;
-            nearly always ().
+        notes: likely mistakes, and the options that the variant left out; nearly always ().
     """
 
     request: CopyRequest
@@ -78,10 +77,8 @@ class Plan:
 
     def __repr__(self) -> str:
         request = self.request
-        src, dst = (
-            f"{region.buffer.name}[{'x'.join(map(str, region.extents))}]" for region in (request.src, request.dst)
-        )
-        return f"Plan({self.variant}: {request.op} {src} -> {dst}, {request.scope}, {request.target})"
+        sides = [f"{side.buffer.name}[{'x'.join(map(str, side.extents))}]" for side in (request.src, request.dst)]
+        return f"Plan({self.variant}: {request.op} {' -> '.join(sides)}, {request.scope}, {request.target})"
 
     def _repr_html_(self) -> str:
         return html_table(line.split(": ", 1) for line in self.explain().splitlines())

@@ -43,10 +43,9 @@ class Recipe(Hashable, Protocol):
 class Bindings:
     """The registers of a kernel's parameters, shared variables, symbols and fragments. All are valid in the whole kernel.
 
-    The bindings of another function override the methods. The names of registers begin with ``mark``, which differs from ``%``
-    inside the text of a compiler whose registers are called ``%r0``. ``inlined`` says that the text is part of another function:
-    fragments hold values before the first instruction, which must be kept, and branches would prevent the compiler from moving
-    the code around the copy.
+    A function of another language has its own methods. The names of registers begin with ``mark``, because a compiler may call its
+    registers ``%r0``. In an ``inlined`` text, fragments hold values before the first instruction, which must be kept, and branches
+    would prevent the compiler from moving the code around the copy.
 
     Attributes:
         scalars: the parameter of each symbol that is one, as ``(name, register type)``.
