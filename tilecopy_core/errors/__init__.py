@@ -100,7 +100,7 @@ def short_repr(value: object) -> str:
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
-        if type(value) is tuple or type(value) is list:
+        if (type(value) is tuple or type(value) is list) and len(value) > _SHOWN_CHARACTERS:
             value = value[:_SHOWN_CHARACTERS]  # each element takes characters: more is never shown
         text = " ".join(repr(value)[: 20 * _SHOWN_CHARACTERS].split())
         if not isinstance(value, (str, bytes)):
