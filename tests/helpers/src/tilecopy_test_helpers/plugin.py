@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
 
     They are not frozen (`gc.freeze`), because Hypothesis looks for the referrers of its random numbers among the objects that are collected.
     """
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(500_000, 20, 20)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
