@@ -25,7 +25,7 @@ PACKAGES = {
     "ragged": 427,
     "reg": 387,
     "regperm": 1_365,
-    "relayout": 4_900,
+    "relayout": 4_462,
     "tcgen05_cp": 488,
     "tcgen05_ldst": 707,
     "testkit": 4_797,

@@ -51,8 +51,7 @@ class SideArray:
         """Return a NumPy view of the array's memory with the shape and strides of ``side``. The view is valid while ``self`` exists."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
-        view: Any = np.ndarray(side.shape, dtype, memory, self.memory.start - low, side.strides_bytes)
-        return view
+        return np.ndarray(side.shape, dtype, memory, self.memory.start - low, side.strides_bytes)
 
 
 def array_of(where: str, argument: Any) -> SideArray:

@@ -134,9 +134,7 @@ def demand_strided(where: str, tensor: Any) -> None:
     if kind.startswith("Uninitialized"):
         rule = f"have a shape, got a {kind}: run its module once first"
     elif kind == "MaskedTensor":
-        rule = (
-            "not be a masked tensor, because relayout does not move the mask: pass a.get_data() or a.to_tensor(value)"
-        )
+        rule = "not be a masked tensor, because the mask would be lost: pass a.get_data() or a.to_tensor(value)"
     elif tensor.is_quantized:
         rule = "not be a quantized tensor, because the scale would be lost: pass a.int_repr()"
     elif tensor.is_nested:

@@ -72,8 +72,7 @@ class ShardsCall(NamedTuple):
 
 def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) -> torch.Tensor:
     """Return this rank's part of the result, for :func:`~tilecopy_relayout.relayout_shards`."""
-    if group is None:
-        group = dist.group.WORLD
+    group = dist.group.WORLD if group is None else group
     if torch.compiler.is_compiling():
         if out is not None:
             raise RequestError("out= is not supported under torch.compile: omit it")
@@ -163,9 +162,8 @@ def _agree(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> _AgreedCa
     state.settled += 1
     digest = hashlib.sha256("\n".join([f"{state.settled}", *texts]).encode()).digest()[:8]
     into = [request.out_strides or row_major(shards.out_shape(rank)) for rank, request in enumerate(requests)]
-    move: Callable[..., Any] | None = None
-    if requests[0].device == "cuda":
-        move = state.workspace.push(x, out if all(request.symmetric for request in requests) else None, shards, into)
+    direct_out = out if all(request.symmetric for request in requests) else None
+    move = state.workspace.push(x, direct_out, shards, into) if requests[0].device == "cuda" else None
     if move is None:
         move = _all_to_all_of(state.rendezvous.rank, x, shards, into)
     if len(state.kinds) >= _MOST_KINDS:
@@ -270,9 +268,7 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-def _views(
-    tensor: torch.Tensor, flat: torch.Tensor, boxes: Sequence[Strides]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def _views(tensor: torch.Tensor, flat: torch.Tensor, boxes: Sequence[Strides]) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield the views of each box in a tensor, and in ``flat``, where the boxes are packed."""
     parts, first = flat.split([prod(box.extents) for box in boxes]), tensor.storage_offset()
     for part, box in zip(parts, boxes, strict=False):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -73,17 +73,16 @@ class Shards:
         theirs = range(first, first + len(moved.split[self.shard_dim]))
         first = sum(moved.merge[: self.out_shard_dim])
         mine = moved.order[first : first + moved.merge[self.out_shard_dim]]
-        wholes = [(0, extent) for extent in moved.extents]
-        of_result = list(boxes_of(moved.merge_extents[self.out_shard_dim], *self.out_cuts[receiver : receiver + 2]))
-        for sent in boxes_of(moved.split[self.shard_dim], *self.cuts[sender : sender + 2]):
-            for received in of_result:
-                ranges = list(wholes)
-                for dims, (starts, extents) in ((theirs, sent), (mine, received)):
-                    for dim, start, extent in zip(dims, starts, extents, strict=True):
-                        low, high = ranges[dim]
-                        ranges[dim] = max(low, start), min(high, start + extent)
-                if all(low < high for low, high in ranges):
-                    yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
+        sent_boxes = boxes_of(moved.split[self.shard_dim], *self.cuts[sender : sender + 2])
+        received_boxes = boxes_of(moved.merge_extents[self.out_shard_dim], *self.out_cuts[receiver : receiver + 2])
+        for sent, received in product(sent_boxes, received_boxes):
+            ranges = [(0, extent) for extent in moved.extents]
+            for dims, (starts, extents) in ((theirs, sent), (mine, received)):
+                for dim, start, extent in zip(dims, starts, extents, strict=True):
+                    low, high = ranges[dim]
+                    ranges[dim] = max(low, start), min(high, start + extent)
+            if all(low < high for low, high in ranges):
+                yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
         """Return the memory of a box in the sender's part of the array. ``strides`` are those of the part, in elements."""

@@ -118,7 +118,6 @@ def relayout_file(
             read.check_unchanged()
 
         write(parts())
-    verified = f"all {total} bytes are equal to NumPy's, compared before they were written{read.left_out}"
     return FileReport(
         shape=array.memory.shape,
         result_shape=moved.shape,
@@ -130,5 +129,5 @@ def relayout_file(
         wall_seconds=time.perf_counter() - started,
         executor=executor,
         target=target,
-        verified=verified,
+        verified=f"all {total} bytes are equal to NumPy's, compared before they were written{read.left_out}",
     )

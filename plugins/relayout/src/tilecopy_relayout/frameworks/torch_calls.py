@@ -1,20 +1,19 @@
-"""Relayouts of torch tensors: through the operator if torch must dispatch the call, otherwise by a direct launch."""
+"""Relayouts of torch tensors, by the operator if torch must dispatch the call, else by a launch. This module imports torch."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+import torch
+
 from ..arrays.frameworks import demand_strided
+from ..arrays.torch_internals import needs_torch_dispatch
 from ..local.cached_launches import relayout_array
 from ..local.call import RelayoutCall
 
 
 def relayout_tensor(call: RelayoutCall) -> Any:
     """Return the relayout of a torch tensor."""
-    from ..arrays.torch_internals import needs_torch_dispatch  # no lock, because torch.compile cannot trace one
-
-    torch: Any = sys.modules["torch"]
     sides = {"array": call.array, "out": call.out}
     tensors = {name: side for name, side in sides.items() if isinstance(side, torch.Tensor)}
     for name, tensor in tensors.items():

@@ -32,7 +32,7 @@ class _CachedLaunch:
 
     Attributes:
         launch: a function of both addresses and the stream.
-        launches: its launches so far, by the low bits of the addresses.
+        launches: its launches so far, by the low bits of the addresses; none if the sides are on two GPUs.
         mask: the bits of both addresses that must be zero.
         strides: the strides of a new torch tensor for the result, or None.
         result_facts: the facts of a new result, as its reader returns them.
@@ -106,10 +106,6 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
         result, out_address = kept.new_result(array, stream)
     elif out_address < LOWEST_ADDRESS or kept.low < out_address - address < kept.high:
         raise CacheMissError  # may have no memory, or may overlap; the complete check decides
-    elif kept.across is not None:
-        kept.launch_first(address, out_address, stream)
-        kept.out_framework.mark_written(out)
-        return out
     if stream is None:
         stream = kept.current()
     try:
@@ -162,12 +158,12 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
     (first, last), (out_first, out_last) = relative.byte_bounds, out_relative.byte_bounds
     kept = _CachedLaunch(
         checked.launch,
-        checked.launch.launches,
+        checked.launch.launches if checked.across is None else {},
         checked.words.elem_bytes - 1,
         moved.shape,
         row_major(moved.shape) if isinstance(source.framework, Torch) else None,
         facts[1],
-        current_stream(source, destination),
+        current_stream(source, destination) if checked.across is None else lambda: None,
         source.dtype,
         source.framework,
         destination.framework,

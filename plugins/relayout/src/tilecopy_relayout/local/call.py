@@ -81,11 +81,11 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> 
     new = call.out is None
     result = source.framework.empty(source.owner, moved.shape, source.dtype, call.stream) if new else call.out
     destination = checked_result("the new array" if new else "out", result, source, moved.shape)
+    words = None if 0 in moved.shape else words_of(source.memory, moved, destination.memory)
     stream = call.stream
     if source.device is None or destination.device is None:
         with nullcontext() if call.device is None else _through(call.device, executor):
-            if 0 not in moved.shape:
-                words = words_of(source.memory, moved, destination.memory)
+            if words is not None:
                 side, out_side = words.sides
                 move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
     else:
@@ -93,8 +93,7 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> 
         across = CrossDeviceSync.of(source, destination, gpus.launching)
         if stream is None and across is None:
             stream = current_stream(source, destination)()
-        if 0 not in moved.shape:
-            words = words_of(source.memory, moved, destination.memory)
+        if words is not None:
             addresses = source.memory.start, destination.memory.start
             launch = launcher_of(words, gpus, *addresses)
             with nullcontext(stream) if across is None or stream is not None else across.stream() as current:

@@ -65,7 +65,7 @@ def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source
         raise tc.RequestError("destination must be writable, got a read-only array")
     addresses = [int(array.__array_interface__["data"][0]) for array in (source, destination)]
     plan = plan_for(*map(align_of, addresses))
-    views = _operands(plan, *addresses, owners=(source, destination))
+    views = _operands(plan, *addresses)
     return plan.kernel(*map(np.asarray, views), executor="emulator")
 
 
@@ -87,9 +87,7 @@ def align_of(address: int) -> int:
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 
-def _operands(
-    plan: Any, src: int, dst: int, *, gpus: DevicePlacement | None = None, owners: tuple[Any, Any] = (None, None)
-) -> list[SimpleNamespace]:
+def _operands(plan: Any, src: int, dst: int, *, gpus: DevicePlacement | None = None) -> list[SimpleNamespace]:
     """Return the arguments of a plan's kernel, on the host or on GPUs, from the addresses of the caller's first elements."""
     problem, (src_bytes, dst_bytes) = plan.problem, plan.base_offsets
     name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
@@ -104,5 +102,5 @@ def _operands(
             "data": (address, n == 0),  # the source is read-only
             "version": 3,
         }
-        operands.append(SimpleNamespace(**{name: interface}, device_id=devices[n], owner=owners[n]))
+        operands.append(SimpleNamespace(**{name: interface}, device_id=devices[n]))
     return operands

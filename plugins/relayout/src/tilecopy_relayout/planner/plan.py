@@ -181,13 +181,13 @@ def plan_of(
     return RelayoutPlan(spec, problem, base_offsets, *_best_kernel(problem, target))
 
 
-def _steps(name: str, given: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _steps(name: str, strides: Sequence[int] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a side, row-major by default."""
-    if given is None:
+    if strides is None:
         return row_major(shape)
-    steps = integers_of(name, given)
+    steps = integers_of(name, strides)
     if len(steps) != len(shape):
-        raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {short_repr(given)}")
+        raise tc.RequestError(f"{name} must have one entry per dimension of shape {shape}, got {short_repr(strides)}")
     return steps
 
 
