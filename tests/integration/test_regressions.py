@@ -459,7 +459,7 @@ def test_global_addresses_with_a_factor_of_two_to_the_32_bytes() -> None:
     """Row ``128 * i`` of a (256, 2**23) float32: i times 2**32 bytes."""
     i = Symbol("i", 0, 1)
     a = tc.Buffer((256, 2**23), "float32", space="global", name="A")
-    ptx = builder({i: "b32"}, a)
+    ptx = builder({i: "b32"})
     address = ptx.address(a, of_atom(i) * 128 * 2**23 + 5)
     for turn in (0, 1):
         registers = run_text(lines_of(ptx), parameters({i: "b32"}, {i: turn}) | {"param_A": BASE})

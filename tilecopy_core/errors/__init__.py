@@ -16,8 +16,8 @@ from .attrs_classes import frozen as frozen
 from .fork_lock import LOCK
 from .lazy_regex import pattern as pattern
 
-__all__ = ["FLAG", "TEXT", "Validator", "checked", "instance_of", "integer", "integer_in", "one_of", "optional"]
-__all__ += ["short_repr", "tuple_of"]
+__all__ = ["FLAG", "TEXT", "Validator", "attribute", "checked", "instance_of", "integer", "integer_in", "one_of"]
+__all__ += ["optional", "short_repr", "tuple_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

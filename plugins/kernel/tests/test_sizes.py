@@ -270,7 +270,7 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
         (
             lambda k: tc.symbol("n", lower=3, upper=3, multiple_of=2),
             tc.RequestError,
-            "multiple of 2 .* lower=3",
+            "lower=3 .* 2",
         ),
         (lambda k: k.size("M", multiple_of=0), tc.RequestError, "multiple_of .* 0"),
         (lambda k: k.size("M", upper=4.0), tc.RequestError, "upper .* 4.0"),
