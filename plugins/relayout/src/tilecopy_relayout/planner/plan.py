@@ -106,8 +106,7 @@ class RelayoutPlan:
 
         def launch(source: int, destination: int, stream: Any) -> None:
             low_bits(source, destination)  # raises if one is not an address
-            device_of = driver().device_of
-            gpus = DevicePlacement.of(device_of(source), device_of(destination), stream)
+            gpus = DevicePlacement.of(driver().device_of(source), driver().device_of(destination), stream)
             launcher_on(gpus)(source, destination, stream)
 
         return launch
