@@ -271,7 +271,7 @@ def test_warps_of_one_warpgroup_have_the_same_columns() -> None:
 def test_declines_of_stores() -> None:
     whole = TileLayout(S[(32, 64) : (1 @ TLane, 1 @ TCol)] + R[4 : 32 @ TLane])
     own = TileLayout(S[(32, 64) : (1 @ laneid, 1)])
-    assert mentions("store").search(reason(own, whole, (32, 64), store=True))
+    assert mentions("frag", "laneid", 32, 128).search(reason(own, whole, (32, 64), store=True))
     shared = TileLayout(S[(32, 64) : (1 @ laneid, 1)] + R[4 : 1 @ wid_in_wg])
     assert forms(planned(shared, whole, (32, 64), store=True)) == ["32x32b.x64"]
     assert mentions(2048, 8192).search(reason(own, whole, (32, 64), store=True, scope=tc.warp()))
