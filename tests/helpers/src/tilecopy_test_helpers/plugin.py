@@ -28,7 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Workers of xdist and the programs that tests start share compiled modules, also where none is written beside the sources: then
     pytest's cache has those of the next run, too.
+
+    Garbage is collected less often: thousands of tests and all packages stay until the process ends, and each collection reads them all.
+    They are not frozen (`gc.freeze`), because Hypothesis looks for the referrers of its random numbers among the objects that are collected.
     """
+    gc.set_threshold(500_000, 20, 20)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         temporary = Path(tempfile.gettempdir()).resolve()
         if config.pluginmanager.hasplugin("cacheprovider") and os.access(config.rootpath, os.W_OK):
@@ -43,15 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "nvidia: needs NVIDIA's compilers, and is skipped where they are missing on purpose"
     )
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else each worker of xdist takes most of a GPU
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Collect garbage less often: thousands of tests and all packages stay until the process ends, and each collection reads them all.
-
-    They are not frozen (`gc.freeze`), because Hypothesis looks for the referrers of its random numbers among the objects that are collected.
-    """
-    gc.set_threshold(500_000, 20, 20)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
