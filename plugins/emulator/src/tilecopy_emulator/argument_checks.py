@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 from tilecopy import LaunchError
 
-from tilecopy_core import TilecopyError
-from tilecopy_core.registry import LOCK
+from tilecopy_core.errors import TilecopyError, short_repr
 
 MOST_ITEMS = 1 << 16
 """The largest number of items in a sequence; no kernel has so many parameters."""
-
-
-def short_repr(value: object) -> str:
-    """Return a short repr of a value for a message. The first call imports the core's module."""
-    with LOCK:
-        from tilecopy_core.plugin import short_repr as by_the_core
-
-    return by_the_core(value)
 
 
 def demand(

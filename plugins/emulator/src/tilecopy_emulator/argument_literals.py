@@ -28,8 +28,8 @@ import numpy as np
 from tilecopy_cli.command import DTYPE_ALIASES, FilePath, read_npy
 
 from tilecopy_core import DTYPES
+from tilecopy_core.errors import short_repr
 
-from .argument_checks import short_repr
 from .arguments import Pointer, Struct
 
 _EXTENT = "[0-9]{1,19}"

@@ -13,8 +13,10 @@ import attrs
 import numpy as np
 from tilecopy import LaunchError
 
+from tilecopy_core.errors import short_repr
+
 from .alu.formats import BF16, F16, encode, quantize
-from .argument_checks import items_of, short_repr
+from .argument_checks import items_of
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
 from .signatures import DTYPES, parameter_types
@@ -332,13 +334,11 @@ def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
         if group and (array is None or array.first >= end):
             start = group[0].first
             writable = any(other.array.flags.writeable for other in group)
-            data = (
-                np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8)
-                if end > start
-                else None
-            )
+            data = np.zeros(0, np.uint8)
+            if end > start:
+                data = np.frombuffer(memoryview((ctypes.c_uint8 * (end - start)).from_address(start)), np.uint8)
             name = " or ".join(dict.fromkeys(other.name for other in group))
-            base = memory.add(name, np.zeros(0, "u1") if data is None else data, BASE_ALIGN_BYTES, writable=writable)
+            base = memory.add(name, data, BASE_ALIGN_BYTES, writable=writable)
             for other in group:
                 addresses[id(other)] = base + other.first - start
             group, end = [], 0

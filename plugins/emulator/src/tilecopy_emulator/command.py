@@ -16,10 +16,9 @@ from tilecopy import HazardError, LaunchError
 from tilecopy.atomic_files import write_files
 from tilecopy_cli.command import FilePath, Result, ResultCommand, progress_bar
 
-from tilecopy_core import TargetError, TilecopyError
+from tilecopy_core.errors import TargetError, TilecopyError, short_repr
 
 from .api import run_ptx
-from .argument_checks import short_repr
 from .argument_literals import argument_of
 from .arguments import Pointer, Struct, variable_named
 from .cuda_cpp import compile_cuda

@@ -16,10 +16,11 @@ from tilecopy.assemblers import compiling
 from tilecopy.nvidia_packages import remedy
 
 from tilecopy_core import target_of
+from tilecopy_core.errors import short_repr
 from tilecopy_core.registry import LOCK
 
 from ..api import run_ptx
-from ..argument_checks import demand, items_of, short_repr
+from ..argument_checks import demand, items_of
 from ..debug_info import readable
 from ..parser.module import parse_compiled
 from ..program import Program, printable

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tilecopy_core import PluginError, TilecopyError
+from tilecopy_core.errors import PluginError, TilecopyError, short_repr
 from tilecopy_core.ptx.instructions import instruction_of
 
 from ..alu import UndefinedResultError
-from ..argument_checks import short_repr
 from ..machine.machine import Machine
 from ..memory_model.access import IntraWarpConflict
 from ..memory_model.shadow import Conflict
@@ -48,8 +47,6 @@ from .operands import Handler, Lanes, Step, hold, refuse
 from .rules import demand_operands, demand_together
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tilecopy_core.registry import Source
 
 __all__ = ["GROUP", "Handler", "Package", "Step", "compile_program", "handlers", "packages"]
@@ -61,6 +58,9 @@ _MOST_PREFIXES = 1 << 14
 """The largest number of opcode prefixes of a package; the ISA has about a hundred opcodes."""
 _MOST_TOLD, _MOST_TOLD_CHARACTERS = 4, 300
 """The largest number of ignored packages in a message, and of characters for each."""
+
+_OF_MACHINE = (CopiesDiverged, IntraWarpConflict, Conflict, UndefinedResultError)
+"""Exceptions by which the machine leaves a step."""
 
 _OWN: tuple[ModuleType, ...] = (arithmetic, moves, warp, matrices, wmma, loads, atomics, control, cache_lines)
 _OWN += (printing, copies, tensor_memory, tensor_products, wgmma)
@@ -220,14 +220,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
         def run(machine: Machine, lanes: Lanes) -> None:
             try:
                 step(machine, lanes)
-            except (
-                TilecopyError,
-                CopiesDiverged,
-                IntraWarpConflict,
-                Conflict,
-                UndefinedResultError,
-                KeyboardInterrupt,
-            ):  # raised by the machine
+            except (TilecopyError, KeyboardInterrupt, *_OF_MACHINE):
                 raise
             except BaseException as error:
                 raise fault(instruction, "a step", error) from error
