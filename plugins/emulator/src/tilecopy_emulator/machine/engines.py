@@ -102,16 +102,15 @@ class Engines:
                 if new.array_write is not None:
                     machine.launch.writing[new.number] = new
                     array, cells, _ = new.array_write
-                    array.shadow.complete(
-                        old.actor, cells, in_flight_stamp(new.actor, REDUCED if new.reduces else ENGINE)
-                    )
+                    strength = REDUCED if new.reduces else ENGINE
+                    array.shadow.complete(old.actor, cells, in_flight_stamp(new.actor, strength))
                 clones[old.number, copy] = new
                 machine.in_flight[new.number] = new
             self.pending += [clones[old.number, copy] for old in pending]
             for part in lists:
-                tracked = (
-                    None if part.tracked is None else np.where(part.tracked < 0, -1, part.tracked + copy * place_shift)
-                )
+                tracked = part.tracked
+                if tracked is not None:
+                    tracked = np.where(tracked < 0, -1, tracked + copy * place_shift)
                 self.copies.append(attrs.evolve(
                     part, operation=clones[part.operation.number, copy], lanes=part.lanes + copy * unit, tracked=tracked,
                     places=part.places + copy * place_shift, fetch=_fetch_of(part.fetch, copy), group=part.group.copy(),
@@ -312,17 +311,10 @@ class Engines:
             ready = waiting[batch.lanes]
             if newest >= 0:
                 ready = ready & (batch.group < self.committed[batch.lanes] - newest)
-            if ready.any():
-                rows = np.nonzero(ready)[0]
-                self._complete_copies(batch, rows, self._owners(batch, rows))
-                if not ready.all():
-                    pending.append(self._part(batch, np.nonzero(~ready)[0]))
-                else:
-                    self._over(batch)
-            else:
-                pending.append(batch)
-                if waiting[batch.lanes].any():
-                    batch.operation.waited = machine.at
+            rows = np.nonzero(ready)[0]
+            if not len(rows) and waiting[batch.lanes].any():
+                batch.operation.waited = machine.at
+            pending += self._complete_copies(batch, rows, self._owners(batch, rows))
         self.copies = pending
 
     def _why_in_flight(self, operation: Operation, cell: int) -> Pending:
@@ -359,16 +351,10 @@ class Engines:
             if barrier is not None:
                 here = batch.tracked[rows] == place
                 owners[here] = self.mbarriers.actor(barrier)
-                row = np.zeros(machine.order.width, np.int32)
-                row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+                row = machine.order.completion(barrier.column, machine.launch.time.now)
                 home = place // machine.shared.size
                 machine.order.learn(home, batch.lanes[rows][here] - home * machine.threads, row)
         return owners
-
-    def _over(self, batch: _Copies) -> None:
-        self.machine.in_flight.pop(batch.operation.number, None)
-        for array in self.machine.launch.memory.arrays:
-            array.in_flight.pop(batch.operation.number, None)
 
     def _part(self, batch: _Copies, rows: Any) -> _Copies:
         for array in self.machine.launch.memory.arrays:
@@ -379,8 +365,11 @@ class Engines:
             group=batch.group[rows], tracked=None if batch.tracked is None else batch.tracked[rows],
         )  # fmt: skip
 
-    def _complete_copies(self, batch: _Copies, rows: Any, actors: Any) -> None:
+    def _complete_copies(self, batch: _Copies, rows: Any, actors: Any) -> list[_Copies]:
+        """Complete the copies of some lanes, whose bytes then belong to ``actors``. Return those that stay in flight."""
         machine, shared = self.machine, self.machine.shared
+        if not len(rows):
+            return [batch]
         raw = batch.fetch(rows)
         places = batch.places[rows]
         shared.put(places, np.broadcast_to(raw, (len(rows), machine.copies, raw.shape[2])))
@@ -392,6 +381,12 @@ class Engines:
             for part in array.in_flight.get(batch.operation.number, ()):
                 machine.globals.remember(array, part.of_rows(rows), self._in_grid(actors))
         machine.launch.version += 1
+        if len(rows) < len(batch.lanes):
+            return [self._part(batch, np.delete(np.arange(len(batch.lanes)), rows))]
+        machine.in_flight.pop(batch.operation.number, None)
+        for array in machine.launch.memory.arrays:
+            array.in_flight.pop(batch.operation.number, None)
+        return []
 
     def track(self, lanes: Lanes, places: Any, *, noinc: bool) -> None:
         """Execute ``cp.async.mbarrier.arrive``: arrive on the mbarrier when the lane's earlier copies are complete."""
@@ -419,19 +414,13 @@ class Engines:
         before, machine.at = machine.at, at
         if barrier is None:
             machine.hazard("mbarrier", "the mbarrier was invalidated before this arrival on it", np.array([lane]))
-        pending = []
+        pending, actor = [], self.mbarriers.actor(barrier)
         for batch in self.copies:
             mine = (batch.lanes == lane) & (batch.tracked == place if batch.tracked is not None else False)
-            if np.any(mine):
-                rows, actor = np.nonzero(mine)[0], self.mbarriers.actor(barrier)
-                self._complete_copies(batch, rows, np.full(len(rows), actor))
+            rows = np.nonzero(mine)[0]
+            if len(rows):
                 self.used[int(machine.cta_of[lane]), actor] = batch.operation, machine.launch.time.now
-                if not mine.all():
-                    pending.append(self._part(batch, np.nonzero(~mine)[0]))
-                else:
-                    self._over(batch)
-            else:
-                pending.append(batch)
+            pending += self._complete_copies(batch, rows, np.full(len(rows), actor))
         self.copies = pending
         self.mbarriers.arrive_for(barrier, lane, clock)
         machine.at = before

@@ -343,8 +343,7 @@ class Mbarriers:
             return False
         machine = self.machine
         home = barrier.place // machine.shared.size
-        row = np.zeros(machine.order.width, np.int32)
-        row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+        row = machine.order.completion(barrier.column, machine.launch.time.now)
         completion = Clock({home + machine.order.first: row})
         barrier.done_at = machine.launch.time.now
         barrier.times.append(barrier.done_at)

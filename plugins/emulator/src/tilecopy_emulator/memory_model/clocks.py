@@ -226,6 +226,12 @@ class VectorClocks:
                             done[id(old)] = row if old is None else np.maximum(old, row)
                         known[key] = done[id(old)]
 
+    def completion(self, column: int, time: int) -> Any:
+        """Return a clock row with the time of what an mbarrier (or another owner of a column) has completed."""
+        row = np.zeros(self.width, np.int32)
+        row[self.barriers_at + column] = time
+        return row
+
     def learn(self, cta: int, inside: Any, rows: Any) -> None:
         """Join a clock row, or one row per thread, into the clocks of threads of a CTA."""
         table = self.rows.get(cta)

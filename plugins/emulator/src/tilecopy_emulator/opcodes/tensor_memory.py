@@ -134,12 +134,8 @@ class TensorMemory:
         self.words = np.ascontiguousarray(self.words.T).reshape(-1, 1)
         self.low_alone = np.tile(self.low_alone, copies)
         self.shadow = self.shadow.replicate(copies, (lanes, ctas * BARRIER_COLUMNS, shift))
-        allocated, after, completed, completed_stamps = (
-            self.allocated,
-            self.after,
-            self.completed,
-            self.completed_stamps,
-        )
+        allocated, after = self.allocated, self.after
+        completed, completed_stamps = self.completed, self.completed_stamps
         self.allocated, self.after, self.completed, self.completed_stamps = {}, {}, {}, {}
         for copy in range(copies):
             for cta, allocations in allocated.items():
@@ -294,8 +290,8 @@ class TensorMemory:
         if self.allocated.get(cta):
             machine = self.machine
             allocation = self.allocated[cta][0]
-            what = f"{allocation.columns} columns at {allocation.base} (a dealloc is missing)"
-            what = f"the CTA exits with allocated tensor memory: {what}"
+            columns = f"{allocation.columns} columns at {allocation.base}"
+            what = f"the CTA exits with allocated tensor memory: {columns} (a dealloc is missing)"
             machine.hazard("tensor", what, np.array([cta * machine.threads]), at=allocation.at)
 
     def finish(self) -> None:
@@ -510,27 +506,21 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
         copy = machine.in_flight.get(old.number)
         if copy is None:
             continue
-        data = copy.data
+        data, spots = copy.data, copy.data["cells"]
         memory.completed_stamps.setdefault((copy.lane, result_of(data)), set()).add(int(stamps))
         if "product" in data:
             data["product"].complete(machine, copy)
-            memory.shadow.complete(copy.actor, data["cells"].ravel(), stamps)
-            machine.engines.done(copy, actor)
-            continue
-        raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
-        raw = widen(raw, data["packed"]) if data["packed"] else raw
-        words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
-        spots = data["cells"]
-        flat = words.reshape(spots.shape[1], spots.shape[2], -1)
-        for part in spots:
-            memory.words[part] = flat
-            memory.low_alone[part] = False
-        memory.shadow.complete(copy.actor, np.unique(spots.ravel()), stamps)
+        else:
+            raw = machine.shared.fetch(data["place_rows"], 16)  # (rows * units, C, 16)
+            raw = widen(raw, data["packed"]) if data["packed"] else raw
+            words = np.ascontiguousarray(raw).view(np.uint32).transpose(0, 2, 1)  # (rows * units, 4, C)
+            memory.words[spots] = words.reshape(spots.shape[1], spots.shape[2], -1)
+            memory.low_alone[spots] = False
+        memory.shadow.complete(copy.actor, spots.ravel(), stamps)
         machine.engines.done(copy, actor)
     machine.in_flight.pop(operation.number, None)
     # a commit covers all earlier operations of its thread, including those that completed on another mbarrier
-    row = np.zeros(machine.order.width, np.int32)
-    row[machine.order.barriers_at + barrier.column] = machine.launch.time.now
+    row = machine.order.completion(barrier.column, machine.launch.time.now)
     commit_clock = Clock({barrier.place // machine.shared.size + machine.order.first: row})
     who = operation.lane, operation.data["group"]
     memory.completed[who] = join([memory.completed.get(who, NOTHING), commit_clock])

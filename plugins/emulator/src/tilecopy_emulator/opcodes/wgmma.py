@@ -104,10 +104,8 @@ class Warpgroups:
                 continue
             name = min(shared).partition("@")[0]
             position = int(np.argmax(mma.open[lanes]))
-            pending, instruction = (
-                self._lack(mma, int(lanes[position])),
-                self.machine.program.instructions[mma.operation.at],
-            )
+            pending = self._lack(mma, int(lanes[position]))
+            instruction = self.machine.program.instructions[mma.operation.at]
             self.machine.hazard(
                 "async", f"register {name} is {what} while wgmma.mma_async of PTX line {instruction.line} is in flight: {pending.lack}",
                 lanes, position, remedy=pending.remedy, met=self.machine.in_vain(mma.operation.at, pending, ""),
@@ -160,9 +158,7 @@ class Warpgroups:
             if not mma.done:
                 mma.done = machine.launch.time.now
                 machine.engines.done(mma.operation, BARRIER_ACTOR | (cta * BARRIER_COLUMNS + column))
-            row = np.zeros(machine.order.width, np.int32)
-            row[machine.order.barriers_at + column] = mma.done
-            machine.order.learn(cta, ready - cta * machine.threads, row)
+            machine.order.learn(cta, ready - cta * machine.threads, machine.order.completion(column, mma.done))
             mma.open[ready] = False
         self.in_flight = [mma for mma in self.in_flight if mma.open.any()]
         machine.launch.time.now += 1
