@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_696,
     "draw": 2_275,
     "dsmem": 130,
-    "emulator": 19_525,
+    "emulator": 19_500,
     "export": 1_561,
     "gmem_smem": 72,
     "kernel": 8_870,

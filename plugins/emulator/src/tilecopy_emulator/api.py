@@ -130,12 +130,9 @@ def _extents(
         raise LaunchError(f"{where}: block must be {program.block} because of .reqntid, got {threads}")
     if program.max_threads and prod(threads) > program.max_threads:
         raise LaunchError(f"{where}: .maxntid allows {program.max_threads} threads per block, got {prod(threads)}")
-    if cluster is None:
-        size = program.cluster
-    else:
-        size = _extent("cluster", cluster, where)
-        if program.cluster is not None and size != program.cluster:
-            raise LaunchError(f"{where}: cluster must be {program.cluster} because of .reqnctapercluster, got {size}")
+    size = program.cluster if cluster is None else _extent("cluster", cluster, where)
+    if program.cluster not in (None, size):
+        raise LaunchError(f"{where}: cluster must be {program.cluster} because of .reqnctapercluster, got {size}")
     if size is not None:
         if prod(size) > MAX_CLUSTER:
             raise LaunchError(f"{where}: cluster must have at most {MAX_CLUSTER} CTAs, got {size}")

@@ -358,8 +358,6 @@ def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
     """Return the ids of all CTAs, cluster after cluster, rank 0 first (x fastest)."""
     if prod(cluster) > MAX_CLUSTER:
         raise LaunchError(f"cluster must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)} in {cluster}")
-    if any(g % c for g, c in zip(grid, cluster, strict=True)):
-        raise LaunchError(f"grid must be a multiple of cluster {cluster} in each dimension, got {grid}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))
     ids = np.stack(np.meshgrid(z, y, x, indexing="ij"), axis=-1).reshape(-1, 3)[:, ::-1]
     if cluster == (1, 1, 1):

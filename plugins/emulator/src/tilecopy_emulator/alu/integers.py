@@ -338,11 +338,7 @@ def _extend_sign(mode: Mode) -> Compute:
     """Return ``szext``: the low ``n`` bits, extended by zero or by their sign."""
 
     def compute(a: Any, position: Any) -> Any:
-        n = (
-            (position & np.uint32(31)).astype(np.int64)
-            if mode.has("wrap")
-            else np.minimum(position, 32).astype(np.int64)
-        )
+        n = (position & np.uint32(31) if mode.has("wrap") else np.minimum(position, 32)).astype(np.int64)
         mask = (np.int64(1) << n) - 1
         low = a.astype(np.int64) & mask
         if mode.type == "s32":

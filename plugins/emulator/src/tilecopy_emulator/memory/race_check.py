@@ -241,20 +241,14 @@ class ShadowedMemory:
             IntraWarpConflict: lanes of one instruction write there, and the values decide whether it is a hazard.
         """
         machine, launch, (position, copy) = self.machine, self.machine.launch, at
-        actor, action, before = (
-            int(actor_of(conflict.stamp)),
-            "written" if writes else "read",
-            "written" if conflict.wrote else "read",
-        )
+        actor, action = int(actor_of(conflict.stamp)), "written" if writes else "read"
+        before = "written" if conflict.wrote else "read"
         new, old, same = None, fetch(), False
         if values is not None:
             new, together, whose = values
             old = together[whose == actor] if conflict.together else old
-            same = (
-                conflict.wrote
-                and actor < BARRIER_ACTOR
-                and bool(((together if conflict.together else old) == new).all())
-            )
+            others = together if conflict.together else old
+            same = conflict.wrote and actor < BARRIER_ACTOR and bool((others == new).all())
         if actor >= FLIGHT_ACTOR:
             operation = machine.in_flight.get(actor - FLIGHT_ACTOR) or launch.writing[actor - FLIGHT_ACTOR]
             cell = -1 if self._whole_grid else int(conflict.cell)

@@ -263,19 +263,17 @@ class ShadowMemory:
         if len(cells) > 1:
             lost = (self.writer[cells] != stamps).nonzero()[0]
             if len(lost):
-                if not strong:
+                last = self.writer[cells[lost]]
+                if strong:
+                    _, exempt = judge(lost, last)
+                else:
+                    exempt = actor_of(last) == actor_of(stamps[lost])
                     if equal is not None:
                         self.push(cells[lost], stamps[lost], WROTE)
-                    at = int(lost[0])
-                    same = actor_of(self.writer[cells[lost]]) == actor_of(stamps[lost])
-                    if not same.all():
-                        at = int(lost[~same][0])
-                        raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
-                else:
-                    _, exempt = judge(lost, self.writer[cells[lost]])
-                    if not exempt.all():
-                        at = int(lost[np.argmin(exempt)])
-                        raise Conflict(at, int(cells[at]), int(self.writer[cells[at]]), wrote=True, together=True)
+                if not exempt.all():
+                    at = int(np.argmin(exempt))
+                    raise Conflict(int(lost[at]), int(cells[lost[at]]), int(last[at]), wrote=True, together=True)
+                if strong:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:

@@ -17,7 +17,7 @@ from ..machine.machine import Machine
 from ..memory import profile
 from ..memory_model.access import AccessKind, Scan
 from ..program import REGISTER_BITS, Instruction, Program
-from .loads import data_address, load, names_of, operands_of, store
+from .loads import data_address, gather, load, names_of, operands_of, store
 from .operands import Handler, Lanes, Reader, Step, Writer, reader, refuse, writer
 
 _NARROW = ("f16", "bf16", "f16x2", "bf16x2")
@@ -47,11 +47,8 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     kind = "b64" if type == "b128" else type
-    write = (
-        [writer(x, kind, instruction, program) for x in names_of(operands.pop(0), count, instruction)]
-        if returns
-        else []
-    )
+    results = names_of(operands.pop(0), count, instruction) if returns else ()
+    write = [writer(x, kind, instruction, program) for x in results]
     address = data_address(operands.pop(0), parts.space, instruction, program)
     readers = [[reader(x, kind, instruction, program) for x in names_of(y, count, instruction)] for y in operands]
     size = 16 if type == "b128" else REGISTER_BITS[type] // 8
@@ -105,12 +102,7 @@ def _wide(
     """Return the step of ``exch`` or ``cas`` of 128 bits; a complex NumPy type holds the bits."""
 
     def step(machine: Machine, lanes: Lanes) -> None:
-        values = [
-            np.ascontiguousarray(np.stack(np.broadcast_arrays(*(read(machine, lanes) for read in of)), axis=-1)).view(
-                access.dtype
-            )[..., 0]
-            for of in readers
-        ]
+        values = [gather(machine, lanes, of, np.uint64).view(access.dtype)[..., 0] for of in readers]
 
         def update(old: Any, rows: Any, columns: Any, *, shared: bool = False) -> Any:
             new = np.broadcast_to(_pick(values[-1], rows, columns), old.shape)
@@ -141,14 +133,6 @@ def _multicast_parts(instruction: Instruction) -> Parts:
     return Parts(AccessKind(mods.space, count * element, order, mods.scope or "sys"), type, count, element)
 
 
-def _multicast_load(instruction: Instruction, program: Program) -> Step:
-    return load(instruction, program, _multicast_parts(instruction))
-
-
-def _multicast_store(instruction: Instruction, program: Program) -> Step:
-    return store(instruction, program, _multicast_parts(instruction))
-
-
 def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
     parts = _multicast_parts(instruction)
     to, values = operands_of(instruction, 2)
@@ -159,10 +143,8 @@ def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
     compute = atomic_operation(operation, type, noftz=narrow, family=family)
     if compute is None:
         raise refuse(instruction, "this form of multimem.red is not supported")
-    address, names = (
-        data_address(to, parts.access.space, instruction, program),
-        names_of(values, parts.count, instruction),
-    )
+    address = data_address(to, parts.access.space, instruction, program)
+    names = names_of(values, parts.count, instruction)
     readers = [reader(name, parts.type, instruction, program, wider=True) for name in names]
     dtype = np.dtype(f"u{parts.element}")
     access = AccessKind(parts.access.space, parts.element, parts.access.semantics, parts.access.scope, dtype=dtype)
@@ -170,8 +152,8 @@ def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
 
 
 INSTRUCTIONS: dict[str, Handler] = {
-    "multimem.ld_reduce": _multicast_load,
-    "multimem.st": _multicast_store,
+    "multimem.ld_reduce": lambda instruction, program: load(instruction, program, _multicast_parts(instruction)),
+    "multimem.st": lambda instruction, program: store(instruction, program, _multicast_parts(instruction)),
     "multimem.red": _multicast_reduce,
     "atom": _atomic,
     "red": _atomic,

@@ -220,11 +220,6 @@ def _load(instruction: Instruction, program: Program) -> Step:
     return step
 
 
-def tensor_reduction(instruction: Instruction, program: Program) -> Step:
-    """Compile ``cp.reduce.async.bulk.tensor``."""
-    return _store(instruction, program, instruction.opcode[8])
-
-
 def _store(instruction: Instruction, program: Program, operation: str = "") -> Step:
     where = _where(instruction, program)
     origin = address_reader(operands_of(instruction, 2)[1], instruction, program)
@@ -382,7 +377,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
 
 TENSOR_COPIES: dict[str, Handler] = {
     "cp.async.bulk.tensor": tensor_copy,
-    "cp.reduce.async.bulk.tensor": tensor_reduction,
+    "cp.reduce.async.bulk.tensor": lambda instruction, program: _store(instruction, program, instruction.opcode[8]),
     "cp.async.bulk.prefetch.tensor": tensor_prefetch,
     "tensormap.replace": _replace,
     "tensormap.cp_fenceproxy": _publish,

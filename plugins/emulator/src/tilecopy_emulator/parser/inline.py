@@ -595,11 +595,8 @@ class Expansion:
             return
         pointer = scope.find(name) if function is None else None
         if function is None and (self.registers.get(pointer or "") != 64 or not listed):
-            why = (
-                "a call through a register must have a prototype"
-                if pointer
-                else f"the function '{name}' is not defined"
-            )
+            undefined = f"the function '{name}' is not defined"
+            why = "a call through a register must have a prototype" if pointer else undefined
             c.fail(f"'{text}': {why}", start.line)
         if name in self.calls:
             c.fail(f"'{text}': recursive calls are not supported", start.line)

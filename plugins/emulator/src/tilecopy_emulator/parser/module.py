@@ -33,10 +33,6 @@ _VERSIONS = {**dict.fromkeys(_OF_CLUSTERS, (7, 8)), ".blocksareclusters": (9, 0)
 _CONFLICTS = ((".reqntid", ".maxntid"), (".reqnctapercluster", ".maxclusterrank"))
 
 
-def _is_version(major: int, minor: int) -> bool:
-    return minor <= _NEWEST_MINORS.get(major, -1)
-
-
 class ModuleParser(Definitions):
     """The parser of a module; :meth:`program` expands one entry of it."""
 
@@ -69,7 +65,8 @@ class ModuleParser(Definitions):
         line = self._directive(".version")
         version = c.expect("number", "a version").text
         major, _, minor = version.partition(".")
-        if not minor.isdigit() or f"{int(major)}.{int(minor)}" != version or not _is_version(int(major), int(minor)):
+        is_plain = minor.isdigit() and f"{int(major)}.{int(minor)}" == version
+        if not is_plain or int(minor) > _NEWEST_MINORS.get(int(major), -1):
             c.fail(f"the PTX version {version} is not supported", line)
         self.version = self.declared_version = int(major), int(minor)
         self.target = self._target(self._directive(".target"))
