@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from tilecopy import LaunchError
 
-from tilecopy_core.errors import TilecopyError, short_repr
+from tilecopy_core import TilecopyError
+from tilecopy_core.errors import short_repr
 
 MOST_ITEMS = 1 << 16
 """The largest number of items in a sequence; no kernel has so many parameters."""

@@ -16,7 +16,8 @@ from tilecopy import HazardError, LaunchError
 from tilecopy.atomic_files import write_files
 from tilecopy_cli.command import FilePath, Result, ResultCommand, progress_bar
 
-from tilecopy_core.errors import TargetError, TilecopyError, short_repr
+from tilecopy_core import TargetError, TilecopyError
+from tilecopy_core.errors import short_repr
 
 from .api import run_ptx
 from .argument_literals import argument_of

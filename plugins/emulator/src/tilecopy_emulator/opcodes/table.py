@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tilecopy_core.errors import PluginError, TilecopyError, short_repr
+from tilecopy_core import PluginError, TilecopyError
+from tilecopy_core.errors import short_repr
 from tilecopy_core.ptx.instructions import instruction_of
 
 from ..alu import UndefinedResultError
