@@ -42,17 +42,17 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().local((16 * 1024 + 1,), "uint8"),
             tc.LayoutError,
-            "local buffer frag0: the layout TileLayout(S[16385]) over the shape (16385,) takes 16385 bytes of each thread's registers; the limit is 16384",
+            "local buffer frag0: the layout TileLayout(S[16385]) over the shape (16385,) takes 16385 bytes of each thread's registers; the limit is 16384 bytes",
         ),
         (
             lambda: builder().shared(2**31, "uint8"),
             tc.PtxError,
-            "shared buffer smem0: the layout TileLayout(S[2147483648]) over the shape 2147483648 takes 2147483648 bytes of shared memory; the limit is 2147483647",
+            "shared buffer smem0: the layout TileLayout(S[2147483648]) over the shape 2147483648 takes 2147483648 bytes of shared memory; the limit is 2147483647 bytes",
         ),
         (
             lambda: builder().mbarrier().init(2**20),
             tc.RequestError,
-            "mbarrier mbar0: count must be 1 to 1048575 arrivals, got 1048576",
+            "mbarrier mbar0: count must be from 1 to 1048575 arrivals, got 1048576",
         ),
         (
             lambda: builder().mbarrier().arrive(slice(None)),
@@ -77,7 +77,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().inline_ptx("mov.b32 {0}, {1};", 1),
             tc.RequestError,
-            "inline_ptx: fields must be numbers of the 1 operands (from 0), got {1}; write {{ and }} for braces of the PTX",
+            "inline_ptx: fields must be indices of the 1 operands (from 0), got {1}; write {{ and }} for braces of the PTX",
         ),
         (
             lambda: builder().build(target="sm_80", cluster=2),

@@ -253,7 +253,7 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda k: k.size("M", lower=-1), tc.RequestError, "must be within 0 to .*, got -1 to 2147483647"),
+        (lambda k: k.size("M", lower=-1), tc.RequestError, "must be from 0 to .*, got -1 to 2147483647"),
         (
             lambda k: k.size("M", lower=9, upper=15, multiple_of=8),
             tc.RequestError,

@@ -1,4 +1,4 @@
-"""tilecopy describes a tile copy by two regions and a scope, lowers it to PTX, and builds kernels around such copies.
+"""tilecopy describes a tile copy by two regions and a scope, lowers it to PTX, and builds kernels around tile copies.
 
 What users import: ``import tilecopy as tc``. It has every name of the core (:mod:`tilecopy_core`), and kernels:
 :class:`KernelBuilder` records one, ``build`` lowers it, and calling the built kernel runs it on an installed executor.

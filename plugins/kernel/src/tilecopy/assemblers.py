@@ -38,9 +38,9 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """Return the path of ptxas, on the PATH or else in an installed wheel, or None. The program is not run.
+    """Return the path of ptxas: on the PATH, else in an installed wheel. Return None if it is not installed.
 
-    If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
+    The program is not run. If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
     there.
     """
     path = shutil.which("ptxas")
@@ -56,7 +56,7 @@ def ptxas_path() -> str | None:
 
 
 def how_to_install(assembler: str) -> str:
-    """Return the command that installs an assembler, or a sentence that says that this system has no such package.
+    """Return the command that installs an assembler. Return a sentence instead if NVIDIA has no package for this system.
 
     Raises:
         AssemblerError: the name is not one of :data:`ASSEMBLERS`.
@@ -100,7 +100,7 @@ def _assemble(
     try:
         text = ptx.encode()
     except UnicodeEncodeError as error:
-        raise AssemblerError(f"the PTX for {target} is not valid text: {error}") from error
+        raise AssemblerError(f"the PTX for {target} must be encodable as UTF-8: {error}") from error
     if name == "ptxas":
         return _ptxas(text, target, timeout_s)
     return _nvjitlink(text, target, _DESCRIBE if describe else ())
@@ -129,7 +129,7 @@ _DESCRIBE = ("-verbose", "-no-cache")
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
 def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -> Resources:
-    """Return the registers and the static shared memory of the one kernel in a module. For the arguments see :func:`assemble`.
+    """Return the registers and the static shared memory of a module's only kernel. For the arguments see :func:`assemble`.
 
     Raises:
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
@@ -201,7 +201,7 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
     except RuntimeError as error:  # the bindings are installed, but their library is missing or needs a driver
         first_line = str(error).partition("\n")[0]
         raise AssemblerError(
-            f"nvJitLink is not installed, or too old ({first_line}): "
+            f"nvJitLink must be installed and up to date ({first_line}): "
             + remedy("pip install --upgrade cuda-bindings nvidia-nvjitlink")
         ) from error
 
@@ -284,7 +284,7 @@ def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.Co
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as error:
-        raise AssemblerError(f"{path} {arguments[0]} did not end within {timeout_s:g} seconds") from error
+        raise AssemblerError(f"{path} {arguments[0]} timed out after {timeout_s:g} seconds") from error
     except OSError as error:
         what = "a folder" if Path(path).is_dir() else "not a program that this machine can run"
         raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error

@@ -24,7 +24,7 @@ _NUMBERED = pattern(r"(pm\d+(_64)?|envreg\d+|reserved_smem_offset_\d+)\Z")
 
 
 def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-    """Write a plan's copy as :meth:`.Plan.emit` does, or raise PluginError if the PTX that its variant wrote is not valid in a kernel."""
+    """Write a plan's copy as :meth:`.Plan.emit` does. Raise PluginError if the variant's PTX is not valid in a kernel."""
     ptx.recent.clear()
     around = list(ptx.blocks)
     plan.emit(ptx, registry)
@@ -41,13 +41,13 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
 
 
 def register_bits(ptx: PtxBuilder) -> dict[str, int]:
-    """Return the width in bits of every register by its name; that of a predicate is 1."""
+    """Return a dict from the name of each register to its width in bits. A predicate has 1 bit."""
     counts = ptx.register_counts.items()
     return {f"{ptx.mark}{STEM[type]}{n}": TYPE_BITS[type] for type, count in counts for n in range(count)}
 
 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
-    """Return the reason that the PTX of one copy is not valid in a kernel, or None.
+    """Return the reason that the PTX of one copy is not valid in a kernel. Return None if the PTX is valid.
 
     The reason quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``, an unbalanced brace, a
     statement without ``;``, a branch to a label that the copy does not have, or a register that neither the copy nor the kernel declares.
@@ -103,7 +103,7 @@ def is_special(name: str) -> bool:
 
 
 def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
-    """Yield lines, with adjacent lines of text parsed into statements. A statement may span several of them."""
+    """Yield lines, with adjacent lines of text parsed into statements. A statement may span several lines."""
     text = ""
     for line in lines:
         if isinstance(line, Text):
@@ -115,7 +115,7 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
 
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
-    """Return True if the lines contain instructions and each of those was checked when it was written."""
+    """Return True if the lines contain instructions and every instruction was checked when it was written."""
     has_instructions = False
     for line in lines:
         if isinstance(line, Line):

@@ -31,7 +31,7 @@ class Executor(Protocol):
     name: str
 
     def unavailable_reason(self, kernel: Any = None) -> str | None:
-        """Return the reason that the executor cannot run on this machine (or cannot run this kernel), or None."""
+        """Return the reason that the executor cannot run here, or cannot run this kernel. Return None if it can."""
 
     def launch(
         self, kernel: Any, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
@@ -88,7 +88,7 @@ def get_executor(name: str) -> Executor:
 
 
 def unavailable_reason(name: str) -> str | None:
-    """Return the reason that an executor cannot run on this machine, for example that it is not installed, or None.
+    """Return the reason that an executor cannot run on this machine, such as a missing package. Return None if it can.
 
     Raises:
         PluginError: the executor fails to load, or is not valid.

@@ -13,7 +13,7 @@ from tilecopy_core.integers import OPERATIONS, Atom, Int, Symbol, constant_of, i
 
 
 def symbols_in_order(value: Int) -> Iterator[Symbol]:
-    """Yield the symbols of an integer from left to right. A symbol may appear several times."""
+    """Yield the symbols in a symbolic integer from left to right. A symbol may appear several times."""
     for atom, _ in terms_of(value):
         if isinstance(atom, Symbol):
             yield atom
@@ -28,7 +28,7 @@ def unique_name(stem: str, taken: Container[str], separator: str = "_") -> str:
 
 
 def as_cpp(value: Int, name_of: Callable[[Symbol], str]) -> str:
-    """Return an integer as a C++ expression of 64 bits, given a function that returns the name of a symbol's variable.
+    """Return a symbolic integer as a 64-bit C++ expression. ``name_of`` returns the name of a symbol's variable.
 
     ``tilecopy::quotient`` and ``tilecopy::remainder`` round down. The smaller of two integers is ``tilecopy::lesser``.
     """
@@ -69,7 +69,7 @@ _OPERATORS |= {
 
 
 def read(text: str | int, names: Mapping[str, Int]) -> Int:
-    """Parse an integer expression that :func:`as_python` wrote, or a plain integer. ``names`` has the integer of each name in it."""
+    """Parse an integer expression that :func:`as_python` wrote, or a plain integer. ``names`` maps names to integers."""
     if is_int_like(text) and isinstance(text, int):
         return text
     if not isinstance(text, str):

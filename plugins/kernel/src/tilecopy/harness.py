@@ -120,7 +120,7 @@ def declare(kernel: KernelBuilder, region: Region) -> Region:
 
 
 def element_storage(bits: int) -> tuple[str, int]:
-    """Return the integer type of the words that hold an element, and the number of words."""
+    """Return the integer type of the words of an element, and the number of words per element."""
     return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
 
 
@@ -274,7 +274,7 @@ class Harness:
         return self.regions[side]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy, and those that the kernel provides, such as ``mbar``."""
+        """Return the options of the copy, with the options that the kernel provides, such as ``mbar``."""
         options = dict(self.copy.options)
         for option in self.copy.variant.options if self.copy.variant is not None else ():
             if option.name in self.makers and option.name not in options:

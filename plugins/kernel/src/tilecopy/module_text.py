@@ -55,7 +55,7 @@ def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
 
 
 def directive_of(ptx: str, name: str) -> str:
-    """Return the value of a directive at the head of a module, such as ``sm_90`` for ``.target``, or "" if it is missing."""
+    """Return the value of a directive at the head of a module, such as ``sm_90`` for ``.target``. Return "" if it is missing."""
     return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
 
 
@@ -95,7 +95,7 @@ def module_text(
     total = parameter_bytes(parameters)
     if total > _PARAMETERS_BYTES:
         raise PtxError(
-            f"kernel {name}: the parameters must have at most {_PARAMETERS_BYTES:,} bytes, got {len(parameters)} with {total:,} bytes: "
+            f"kernel {name}: the parameters must have at most {_PARAMETERS_BYTES:,} bytes, got {total:,} bytes in {len(parameters)} parameters: "
             "pass fewer arrays, or views of one array"
         )
     if total > _SMALL_PARAMETERS_BYTES:

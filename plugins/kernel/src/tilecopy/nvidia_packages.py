@@ -1,4 +1,4 @@
-"""The advice of error messages about a missing NVIDIA package."""
+"""The remedy that error messages give for a missing NVIDIA package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["remedy"]
 
 
 def remedy(command: str) -> str:
-    """Return the advice of an error message about a missing NVIDIA package: the command that installs it on Linux and Windows.
+    """Return the remedy for a missing NVIDIA package: on Linux and Windows, the command that installs the package.
 
     On macOS, for which NVIDIA does not publish its packages, return a sentence that says so and what works there.
     """

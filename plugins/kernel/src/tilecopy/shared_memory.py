@@ -31,7 +31,7 @@ class SharedPlan:
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
-        """Place buffers in order at aligned offsets, and return the record. Raises PtxError if they exceed the target's limit."""
+        """Place buffers in order at aligned offsets. Return a record of the offsets. Raise PtxError if the target's limit is exceeded."""
         offsets: dict[Memory, int] = {}
         end = 0
         for buffer in buffers:
@@ -51,10 +51,10 @@ class KernelBindings(Bindings):
     shared: SharedPlan = attrs.field(kw_only=True)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a shared buffer's address. Raises PtxError for a buffer of another kernel."""
+        """Return the register that holds a shared buffer's address. Raise PtxError for a buffer of another kernel."""
         shared, root = self.shared, emitter.blocks[0]
         if buffer.memory not in shared.buffers:
-            raise PtxError(f"the shared buffer {buffer.name} must be declared by this kernel, but it is not")
+            raise PtxError(f"the shared buffer {buffer.name} must be declared by this kernel")
         if not shared.dynamic:
             return super().shared_base(emitter, buffer)
         start = shared.offsets[buffer.memory]

@@ -1,4 +1,4 @@
-"""Validators of users' arguments, for all packages: those of the core, and those of paths, functions and mappings.
+"""Validators for users' arguments, shared by all packages: the core's validators, and validators for paths and mappings.
 
 Functions are decorated with :func:`checked`, or call ``VALIDATOR.check(value, where, name)`` if the decorator is too late or too slow.
 Attributes of attrs classes take each of these as ``validator=``.

@@ -46,7 +46,7 @@ class Cost(CopyCounts):
 
     @property
     def limits(self) -> dict[str, float]:
-        """A dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of the copy if that were the only limit."""
+        """A dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of the copy with this limit alone."""
         return h200.MODEL.limits(self)
 
     @property
@@ -56,7 +56,7 @@ class Cost(CopyCounts):
 
     @property
     def cycles(self) -> float | None:
-        """The cycles that an SM takes for one copy while all SMs execute such copies, or None if the traffic is unknown."""
+        """The cycles per copy on an SM while all SMs execute such copies. None if the memory traffic is unknown."""
         return None if self.not_counted else h200.MODEL.cycles(self)
 
     @property
@@ -89,7 +89,7 @@ class Cost(CopyCounts):
 
 
 def count_text(count: float | None) -> str:
-    """Return the text of a count: ``unknown`` for None."""
+    """Return a count as a string. None gives ``unknown``."""
     return "unknown" if count is None else f"{count:,.0f}"
 
 

@@ -7,7 +7,7 @@ from tilecopy_core.errors import frozen
 
 @frozen
 class CopyCounts:
-    """The counts of one copy.
+    """A frozen record of the instructions, registers and memory traffic of one copy.
 
     The traffic of an instruction is unknown if its addresses come from memory, if the iteration count of a loop around it is unknown, or
     if the table of instructions does not have it. :attr:`sectors` and :attr:`wavefronts` are then None, and the other

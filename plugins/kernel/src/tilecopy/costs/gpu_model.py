@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The coefficients of the overhead of a data path between global memory and an SM, in addition to the time of the bytes.
+    """The overhead coefficients of a data path between global memory and an SM. The overhead is added to the bytes' time.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of
@@ -77,7 +77,7 @@ class GpuModel:
         return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
     def limits(self, counts: CopyCounts) -> dict[str, float]:
-        """Return a dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of a copy if that were the only limit."""
+        """Return a dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of a copy with this limit alone."""
         direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
         path = self.paths.get((counts.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes

@@ -24,7 +24,7 @@ _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 def _of_instructions(start: str, chosen: str, other: Variant, needs: str) -> Note:
     """Return a note that begins with ``start`` and says what the variant ``other`` needs, and how to choose one of the two."""
-    how = f"its completion is {other.completion}; to keep {chosen}, pass variant={chosen!r}"
+    how = f"{other.name} has completion {other.completion!r}; to keep {chosen}, pass variant={chosen!r}"
     return Note("instructions", f"{start}; variant {other.name} {needs}; {how}", other.name)
 
 
@@ -47,8 +47,8 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name} needs {count:,} registers per thread, and a thread has {request.most_registers} at most; the rest "
-        f"spills to local memory; {remedy}",
+        f"fragment {buffer.name} must need at most {request.most_registers} registers per thread, got {count:,}. The rest spills to "
+        f"local memory: {remedy}",
     )
 
 
@@ -129,7 +129,7 @@ def _as_written(region: Region) -> str:
 
 
 def _without_rest(request: CopyRequest) -> Iterator[tuple[CopyRequest, str]]:
-    """Yield the copy without the elements that remain after whole boxes along a dimension, and a description of those."""
+    """Yield the copy without the elements that remain after whole boxes along a dimension, and describe these elements."""
     sides = request.src, request.dst
     kept = [[dim for dim, extent in enumerate(side.extents) if extent > 1] for side in sides]
     for dims in zip(*kept, strict=True):
@@ -163,7 +163,9 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
         ("global", "shared"): ", or copy with all threads of the CTA (k.cta.copy_async) by another variant",
         ("shared", "global"): ", or copy with all threads of the CTA (k.cta.copy)",
     }.get(request.spaces, "")
-    text = f"{start}, one per chunk contiguous in source and destination; choose layouts with longer chunks{share}"
+    text = (
+        f"{start}, one per chunk that is contiguous in source and destination; choose layouts with longer chunks{share}"
+    )
     return Note("copies", text)
 
 
@@ -196,7 +198,7 @@ def _of_too_many(
     accepting = [way for way in ways if way.count and not way.lacks]
     if accepting:
         best = min(accepting, key=lambda way: way.count)
-        needs = f"accepts the copy and needs {best.count:,}: pass variant={best.record.name!r}"
+        needs = f"accepts the copy and needs {best.count:,} per thread: pass variant={best.record.name!r}"
         return [_of_instructions(start, chosen, best.record, needs)]
     if single and request.op == "copy_async" and not demanded:
         return [_of_copies(count, request, chosen, outcomes, registry)]

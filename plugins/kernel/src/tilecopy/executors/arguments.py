@@ -45,7 +45,7 @@ _GPU = (2, 13)
 
 
 def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
-    """Return arguments bound to a kernel's parameters, or raise LaunchError if one does not fit, or a region leaves its array."""
+    """Return arguments bound to a kernel's parameters. Raise LaunchError if an argument does not fit or a region leaves its array."""
     passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
     if len(arguments) != len(passed):
         names = ", ".join(p.name for p in passed)
@@ -74,7 +74,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """Return the view of an array: of NumPy, torch, CuPy, JAX, or another framework with DLPack or a CUDA array interface.
+    """Return the view of an array of NumPy, torch, CuPy, JAX, or a framework with DLPack or a CUDA array interface.
 
     Args:
         where: the kernel and the argument, for messages.
@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read arrays of a type, or None for an unknown type. ``is_complex`` adds the conjugate bit of a tensor."""
+    """Return expressions that read arrays of a type. Return None for an unknown type. ``is_complex`` adds the conjugate bit."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -239,7 +239,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads an array's address and the properties on which a launch depends, or None if that would be slow."""
+    """Return a function that reads an array's address and what a launch depends on. Return None if it would be slow."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None
@@ -248,7 +248,7 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that compares other torch tensors with ``tensors``, or None if torch has no guards.
+    """Return a function that compares other torch tensors with ``tensors``. Return None if torch has no guards.
 
     The function compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
@@ -373,7 +373,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
     for stride in strides_bytes:
         if itemsize < 1 or stride % itemsize:
             raise LaunchError(
-                f"{where}: strides must be multiples of the element size, {itemsize} bytes, got {stride}; pass a contiguous array"
+                f"{where}: strides must be multiples of the element size, {itemsize} bytes, got {stride} bytes; pass a contiguous array"
             )
     return tuple(int(stride) // itemsize for stride in strides_bytes)
 
@@ -479,7 +479,7 @@ class HostArguments:
     def pack_parameters(
         self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
-        """Return the bytes of each parameter, in order, once every array has an address.
+        """Return the bytes of each parameter, in order. Every array must have an address.
 
         Args:
             kernel: the kernel that is launched.

@@ -57,7 +57,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def stream_device(stream: Any) -> int | None:
-    """Return the GPU of a stream object of torch, CuPy or cuda.core, or None if the object has no attribute for it."""
+    """Return the GPU of a stream object of torch, CuPy or cuda.core. Return None if the object has no GPU attribute."""
     device = attribute(stream, "device")
     for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
         if type(number) is int and number >= 0:
@@ -75,7 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads the current stream of torch or CuPy on a GPU, or None if the framework has none or is not loaded."""
+    """Return a function that reads the current stream of torch or CuPy on a GPU. Return None if the framework is another or is not loaded."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None
@@ -86,7 +86,7 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
 
 
 def capturing_framework() -> str:
-    """Return the name of a framework whose current stream is being captured into a graph, or "". An allocation would end the capture."""
+    """Return the name of a framework whose current stream is being captured into a graph, else "". An allocation would end the capture."""
     for name, captures in _CAPTURES.items():
         module = sys.modules.get(name)
         with suppress(Exception):  # no GPU, or a version without this function
@@ -96,7 +96,7 @@ def capturing_framework() -> str:
 
 
 def enable_torch_peer_access(device: int, other: int) -> None:
-    """If torch is in use, enable access from one GPU to torch's memory on another, by a copy between the two."""
+    """Enable access from one GPU to torch's memory on another by a copy between these GPUs. Do nothing without torch."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
@@ -111,9 +111,9 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """Return a reader of the ``stream`` entry of a CUDA array interface, or None if there is nothing to wait for.
+    """Return a reader of the ``stream`` entry of a CUDA array interface. Return None if the entry is None.
 
-    Raises ValueError if it is not a stream. 0 is not allowed, because it could be either default stream.
+    Raises ValueError if the entry is not a stream. 0 is not allowed, because it could be either default stream.
     """
     if number is None:
         return None

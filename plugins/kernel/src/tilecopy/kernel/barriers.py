@@ -17,7 +17,7 @@ from .recording import Recorder
 from .statements import Action
 from .values import element_offset
 
-_ARRIVALS = Validator(f"1 to {2**20 - 1} arrivals", integer_in(1, 2**20 - 1).fits)
+_ARRIVALS = Validator(f"from 1 to {2**20 - 1} arrivals", integer_in(1, 2**20 - 1).fits)
 
 
 @frozen(eq=False)
@@ -88,7 +88,7 @@ class Mbarrier:
         nbytes = plain(nbytes)
         if type(nbytes) is not int or not 0 < nbytes <= MBARRIER_TX_LIMIT:
             raise RequestError(
-                f"mbarrier {self.buffer.name}: nbytes must be 1 to {MBARRIER_TX_LIMIT} bytes, got {short_repr(nbytes)}; "
+                f"mbarrier {self.buffer.name}: nbytes must be from 1 to {MBARRIER_TX_LIMIT} bytes, got {short_repr(nbytes)}; "
                 "split the copies over several phases or barriers"
             )
         opcode = SYNC["mbarrier_arrive_expect_tx"]

@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the logical and of two lists of alternatives, or only ``left`` (the outer conditions) if the result is too long."""
+    """Return the logical and of two lists of alternatives. If it is too long, return ``left`` (the outer conditions)."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -37,7 +37,7 @@ def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
 
 
 def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
-    """Return the facts that follow from a condition, or from its negation."""
+    """Return the facts that follow from a condition. If ``negated``, return the facts that follow from its negation."""
     if condition.op == "not":
         return facts_from(condition.left, negated=not negated)
     if condition.op in ("and", "or"):
@@ -77,7 +77,7 @@ def normalize(fact: Int) -> Int:
 
 
 def derive(fact: Int) -> Facts:
-    """Return a fact, and the facts about the dividends of its quotients: ``e // d >= q`` is ``e >= q * d``."""
+    """Return a fact, and the facts about the dividends of its quotients: ``e // d >= q`` is equivalent to ``e >= q * d``."""
     fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
@@ -189,7 +189,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, around: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
-    """Return a region with the replacements in its starts. An end is marked as inside the buffer if the facts prove it."""
+    """Return a region with replaced symbols in its starts. Mark each end that the facts prove to be inside the buffer."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
     known = [[substitute(fact, replacements) for fact in facts] for facts in around]
     if not all(known):
@@ -265,8 +265,8 @@ class Bound:
             if isinstance(self.extent, Expr) and replacements:
                 known = f" = {substitute(self.extent, replacements)}"
             raise LayoutError(
-                f"{self.what} of extent {self.extent}{known}: the start {self.value} must be {self.least} to {limit}, "
-                f"but may be {lower} to {upper}{guard}{at}"
+                f"{self.what} of extent {self.extent}{known}: the start {self.value} must be from {self.least} to {limit}, "
+                f"but may be from {lower} to {upper}{guard}{at}"
             )
 
 

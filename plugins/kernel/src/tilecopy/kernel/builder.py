@@ -271,7 +271,7 @@ class KernelBuilder(Recorder):
             what = "each thread's registers" if space == "local" else f"{space} memory"
             raise (LayoutError if space == "local" else PtxError)(
                 f"{space} buffer {name}: the layout {short_repr(buffer.layout)} over the shape {short_repr(shape)} takes "
-                f"{buffer.span_bytes} bytes of {what}; the limit is {most}"
+                f"{buffer.span_bytes} bytes of {what}; the limit is {most} bytes"
             )
         self._claim(name, f"{space} buffer")
         self._memories.add(buffer.memory)
@@ -279,14 +279,14 @@ class KernelBuilder(Recorder):
 
     def registers(self, fragment: Buffer) -> Buffer:
         """Return the part of a local buffer that one thread holds, as a flat buffer. Its indices must be constants."""
-        self._check_buffer(fragment, "registers: fragment must be a local buffer", "local")
+        self._check_buffer(fragment, "registers: fragment must be a local buffer, got", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
     def _check_buffer(self, buffer: Any, rule: str, space: str) -> None:
         if not isinstance(buffer, Buffer):
-            raise RequestError(f"{rule}, got {short_repr(buffer)}")
+            raise RequestError(f"{rule} {short_repr(buffer)}")
         if buffer.space != space:
-            raise RequestError(f"{buffer.name} is in {buffer.space} memory; {rule}")
+            raise RequestError(f"{rule} {buffer.name} in {buffer.space} memory")
         if buffer.memory not in self._memories:
             raise RequestError(
                 f"buffer {buffer.name} does not belong to kernel {self.name}: declare it with this builder"
@@ -335,7 +335,7 @@ class KernelBuilder(Recorder):
         low, high = bounds_of(start)[0], bounds_of(stop)[1]
         if low is None or high is None or low < -(2**63) or high >= 2**63:
             raise RequestError(
-                f"range({short_repr(count)}, start={short_repr(start)}): the index of a loop must fit 64 bits, got {short_repr(low)} to {short_repr(high)}"
+                f"range({short_repr(count)}, start={short_repr(start)}): the index of a loop must fit in 64 bits, got {short_repr(low)} to {short_repr(high)}"
             )
         last = max(high - 1, low)
         decides = tuple(value for value in (start, count) if isinstance(value, Expr))
@@ -399,7 +399,7 @@ class KernelBuilder(Recorder):
         return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
-        """Store a value or a number to one element. A value must have the buffer's dtype; a number must fit it."""
+        """Store a run-time value of the buffer's dtype, or a Python number that fits this dtype, to one element."""
         self._element(element, written=True)
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
@@ -414,16 +414,16 @@ class KernelBuilder(Recorder):
             raise RequestError(f"element must be a region such as buffer[i, j], got {short_repr(element)}")
         if not 8 <= element.buffer.dtype.bits <= 64:
             raise RequestError(
-                f"{element}: load and store need elements of 8 to 64 bits, got {element.buffer.dtype.bits}: use view(dtype=...)"
+                f"{element}: load and store need elements of 8 to 64 bits, got {element.buffer.dtype.bits} bits: use view(dtype=...)"
             )
         if self._check_region(element, "element", written=written):
             element_offset(element)
 
     @checked(lower=INT, upper=INT, clamp=FLAG)
     def index(self, value: Any, *, lower: Int = 0, upper: Int, clamp: bool = False) -> Expr:
-        """Use a run-time value as a symbolic integer, such as a start from memory: ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
+        """Use a run-time value as a symbolic integer, such as a start index: ``A[k.index(k.load(rows[i]), upper=m - 1), :]``.
 
-        All threads of a copy's scope must load it from the same place. Each call gives a new integer.
+        All threads of a copy's scope must load it from the same address. Each call gives a new integer.
 
         Args:
             value: an integer that was loaded, or computed from loaded integers.
@@ -447,7 +447,7 @@ class KernelBuilder(Recorder):
         least, most = bounds_of(lower)[0], bounds_of(upper)[1]
         if least is None or most is None or least > most or least < -(2**62) or most > 2**62:
             raise RequestError(
-                f"index: lower to upper must be a range within -2**62 to 2**62, got {short_repr(lower)} to {short_repr(upper)}"
+                f"index: bounds must satisfy -2**62 <= lower <= upper <= 2**62, got lower={short_repr(lower)}, upper={short_repr(upper)}"
             )
         self._check_value(value, "index: value")
         places = value.places()
@@ -503,14 +503,14 @@ class KernelBuilder(Recorder):
 
     @checked(name=_NAME, count=integer_in(1, MOST_SHARED_BYTES // 8))
     def mbarrier(self, name: str | None = None, *, count: int = 1) -> Mbarrier:
-        """Declare ``count`` mbarriers in shared memory; :class:`Mbarrier` has their methods."""
+        """Declare ``count`` mbarriers in shared memory and return them as one :class:`Mbarrier`."""
         name = self._fresh("mbar") if name is None else name
         return Mbarrier(self, self.shared(count, "uint64", name=name, align_bytes=8))
 
     # ------------------------------------------------------------------------------------------- tensor memory
 
     def tmem(self, shape: Sequence[int], dtype: Any, *, layout: TileLayout, name: str | None = None) -> Buffer:
-        """Declare a buffer in tensor memory. ``tcgen05_alloc`` allocates it and keeps its address in a word of shared memory.
+        """Declare a buffer in tensor memory. ``tcgen05_alloc`` allocates the buffer and writes its address to shared memory.
 
         Args:
             shape: extents.
@@ -530,7 +530,7 @@ class KernelBuilder(Recorder):
         return self._new_buffer("tmem", name, shape, dtype, layout=layout, allocated_addr=holder)
 
     def tcgen05_alloc(self, buffer: Buffer, *, columns: int | None = None, cta_group: int | None = None) -> None:
-        """Allocate tensor memory for a buffer, by one whole warp. Other threads can use the buffer after a barrier.
+        """Allocate tensor memory for a buffer. One whole warp must call this. Other threads can use the buffer after a barrier.
 
         A kernel may allocate for several buffers. After the last allocation in the program, unless it is in a loop, the CTA
         gives up the permission to allocate (``tcgen05.relinquish_alloc_permit``). So allocations by several warps need a
@@ -600,9 +600,9 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_dealloc", write))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
-        """Make an mbarrier (``mbar``, or one of several, ``mbar[i]``) count one arrival when this thread's tcgen05 copies are done.
+        """Commit this thread's tcgen05 copies to an mbarrier. The mbarrier receives one arrival when they are complete.
 
-        For ``cta_group`` see :meth:`tcgen05_alloc`.
+        Pass ``mbar``, or one of several, ``mbar[i]``. For ``cta_group`` see :meth:`tcgen05_alloc`.
         """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
@@ -618,7 +618,7 @@ class KernelBuilder(Recorder):
 
     @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
-        """Load consecutive columns of the thread's own lane into a local buffer of 32-bit elements, one per register.
+        """Load consecutive columns of the thread's own tensor memory lane into a local buffer of 32-bit elements, one per register.
 
         Args:
             fragment: the local buffer. Each of its registers takes one column.
@@ -632,7 +632,7 @@ class KernelBuilder(Recorder):
             raise RequestError(
                 f"tcgen05_ld: buffer must begin at a whole column (a multiple of 32 bits), got {buffer} at bit {skipped}"
             )
-        self._check_buffer(fragment, "tcgen05_ld: fragment must be a local buffer of 32-bit elements", "local")
+        self._check_buffer(fragment, "tcgen05_ld: fragment must be a local buffer of 32-bit elements, got", "local")
         self._check_symbols(column, "tcgen05_ld: column")
         if fragment.dtype.bits != 32:
             raise RequestError(f"tcgen05_ld: fragment must be a local buffer of 32-bit elements, got {fragment!r}")
@@ -645,7 +645,7 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_ld", write))
 
     def _holder(self, buffer: Buffer) -> Buffer:
-        self._check_buffer(buffer, "buffer must be a tensor buffer of this kernel (KernelBuilder.tmem)", "tmem")
+        self._check_buffer(buffer, "buffer must be a tensor buffer of this kernel (KernelBuilder.tmem), got", "tmem")
         holder: Buffer = buffer.allocated_addr
         return holder
 

@@ -149,7 +149,7 @@ class BuiltKernel:
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """Return the text of ``Plan.explain()`` for each copy, in order, and notes on the kernel.
+        """Return the explanation (``Plan.explain()``) of each copy, in order, and notes on the kernel.
 
         The notes name likely mistakes in its PTX. If an assembler is installed, they also say if registers spill.
         """
@@ -212,7 +212,7 @@ class BuiltKernel:
 
     @checked(ptx_line=ANY_INTEGER)
     def source_location(self, ptx_line: int) -> str:
-        """Return the statement and source line that a line of the PTX (counted from 1) comes from, or "" if there is none."""
+        """Return the statement and source line of a PTX line (counted from 1). Return "" if no statement emitted the line."""
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
@@ -232,7 +232,7 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """Return the indices from memory that an executor must check, with their bounds as numbers.
+        """Return the indices loaded from memory that an executor must check, with their bounds as numbers.
 
         Args:
             numbers: values of sizes and scalars, by name.
@@ -258,7 +258,7 @@ class BuiltKernel:
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
-        """Return the grid of a launch: the argument, else the grid given at build. Sizes may make a count 0.
+        """Return the grid of a launch: the argument, else the grid given at build. A count may be 0 if it depends on sizes.
 
         Args:
             grid: the grid of the launch, or None.
@@ -287,7 +287,7 @@ class BuiltKernel:
             if not 0 <= count <= most:
                 grid_text = with_values(grid, (x, y, z))
                 raise LaunchError(
-                    f"kernel {self.name}: the grid must have 0 to {most} CTAs along {dim}, got {count} ({grid_text})"
+                    f"kernel {self.name}: the grid must have from 0 to {most} CTAs along {dim}, got {count} ({grid_text})"
                 )
         return x, y, z
 

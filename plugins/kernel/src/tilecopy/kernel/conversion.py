@@ -63,7 +63,7 @@ def lesser(ptx: PtxBuilder, type: str, left: Register, right: Operand, *, greate
 
 
 def constant(number: float, type: str) -> str:
-    """Return the PTX literal of a number in a type."""
+    """Return a number as a PTX literal of the given type."""
     if type == "f32":
         return "0f" + struct.pack(">f", number).hex().upper()
     if type == "f64":

@@ -53,7 +53,7 @@ class InlineText:
             raise RequestError("inline_ptx: the text has a {{ without a }} after it; write {{ and }} in pairs")
 
     def write(self, ptx: PtxBuilder) -> None:
-        """Write the text with the registers and addresses of its operands, or raise RequestError if it names a dynamic buffer."""
+        """Write the text with the registers and addresses of its operands. Raise RequestError if the text names a dynamic buffer."""
         bindings = ptx.bindings
         if self._variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(
@@ -68,7 +68,7 @@ class InlineText:
         for opcode in self._unknown:
             near = nearest_opcode(opcode)
             meant = f"; the nearest is '{near}'" if near else ""
-            yield f"inline_ptx: '{opcode}' is not in the table of instructions{meant}; its results are not checked"
+            yield f"inline_ptx: '{opcode}' is not in the table of instructions{meant}; results of this opcode are not checked"
 
     def _read(self, statement: Line | Label | str) -> None:
         if isinstance(statement, Label):
@@ -195,7 +195,7 @@ def _is_of_the_kernel(name: str) -> bool:
 
 
 def check_fields(text: Any, count: int) -> None:
-    """Raise RequestError unless each field of a text is the number of an operand, below ``count``."""
+    """Raise RequestError unless each field of a PTX text is the index of an operand, from 0 to ``count - 1``."""
     if not isinstance(text, str):
         raise RequestError(f"inline_ptx: text must be a string, got {short_repr(text)}")
     try:
@@ -208,7 +208,7 @@ def check_fields(text: Any, count: int) -> None:
     for field in fields:
         if not re.fullmatch("[0-9]{1,9}", field) or int(field) >= count:
             raise RequestError(
-                f"inline_ptx: fields must be numbers of the {count} operands (from 0), got {{{short_repr(field)[1:-1]}}}; write {{{{ and }}}} "
+                f"inline_ptx: fields must be indices of the {count} operands (from 0), got {{{short_repr(field)[1:-1]}}}; write {{{{ and }}}} "
                 "for braces of the PTX"
             )
 

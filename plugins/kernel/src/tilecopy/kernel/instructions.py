@@ -90,7 +90,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once at an mbarrier, at cluster scope if it is in the memory of another CTA. Release the thread's writes unless ``relaxed``."""
+    """Arrive once at an mbarrier, with release semantics unless ``relaxed``. The scope is the cluster for another CTA's mbarrier."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"
@@ -100,7 +100,7 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
 
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
-    """Write a loop of ``try_wait`` until the phase with a parity has completed, with acquire at CTA or cluster scope."""
+    """Write a loop of ``try_wait`` until the phase with this parity has completed, with acquire at CTA or cluster scope."""
     phase = ptx.operand(parity % 2)
     label, done = ptx.new_label("wait"), ptx.reg("pred")
     ptx.place(label)
@@ -127,7 +127,7 @@ def tcgen05_wait_ld(ptx: PtxBuilder) -> None:
 
 
 def tcgen05_ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register) -> None:
-    """Write a ``tcgen05.ld.32x32b``: lane ``l`` of warp ``w`` reads row ``32 * (w % 4) + l``, one column per register.
+    """Write a ``tcgen05.ld.32x32b``: thread ``l`` of warp ``w`` reads tensor memory lane ``32 * (w % 4) + l``, one column per register.
 
     Raises PtxError unless the number of registers is a power of two up to 128.
     """

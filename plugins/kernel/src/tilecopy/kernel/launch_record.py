@@ -145,7 +145,7 @@ class IndexAssertionRecord(Record, frozen=True):
 
 
 class ChecksRecord(Record, frozen=True):
-    """The checks of a launch, and of an executor while the kernel runs."""
+    """The checks that each launch makes, and the checks that an executor makes while the kernel runs."""
 
     bounds: tuple[BoundRecord, ...]
     index_assertions: tuple[IndexAssertionRecord, ...]

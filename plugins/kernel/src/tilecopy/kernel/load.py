@@ -58,14 +58,16 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
 def _text_of(path: Path) -> str:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), encoding="utf-8") as file:  # noqa: PTH123 - a FIFO would block
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path.name} is not a regular file")
+            raise ValueError(f"{path.name} must be a regular file")
         return file.read()
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     """Return the kernel of a launch record. Raise LaunchError, with ``where``, if the record is invalid or does not match the PTX."""
     if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
-        raise LaunchError(f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r})")
+        raise LaunchError(
+            f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r}), got {short_repr(record)}"
+        )
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
             f"{where}: format version must be {schema.FORMAT_VERSION}, got {short_repr(record.get('format_version'))}: "
@@ -138,13 +140,13 @@ def _check_known(kernel: BuiltKernel) -> None:
         integers += [check.lower, check.upper]
     for symbol in {symbol for integer in integers for symbol in symbols_of(integer)}:
         if kernel.scalars.get(symbol) != symbol.name:
-            raise ValueError(f"{symbol} is not a parameter, so its value is not known at launch")
+            raise ValueError(f"{symbol} must be a parameter, because each launch needs its value")
     lines = kernel.ptx.splitlines()
     for check in kernel.index_assertions:
         line = lines[check.line - 1] if check.line <= len(lines) else ""
         results = [operand for _, instruction in instructions_in(line) for operand in instruction.results]
         if check.register not in map(str, results):
-            raise ValueError(f"line {check.line} of the PTX does not write the register {check.register!r}")
+            raise ValueError(f"line {check.line} of the PTX must write the register {check.register!r}")
 
 
 def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> None:
@@ -152,13 +154,14 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
     ranks = {parameter.name: len(parameter.shape) for parameter in parameters if isinstance(parameter, ArrayParameter)}
     names = [parameter.name for parameter in parameters]
     if len({*names}) != len(names):
-        raise ValueError("two parameters have the same name")
+        raise ValueError(f"parameter names must be different, got {', '.join(names)}")
     for parameter in parameters:
         if isinstance(parameter, ArrayParameter):
             powers = [1 << bit for bit in range(32)]
             if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in powers:
                 raise ValueError(
-                    f"array {parameter.name}: shape and strides must have equal length, and alignment must be a power of 2"
+                    f"array {parameter.name}: shape and strides must have equal length, got {parameter.shape} and {parameter.strides}; "
+                    f"alignment must be a power of 2, got {parameter.align_bytes}"
                 )
         elif isinstance(parameter, SizeParameter):
             known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in parameter.sources)
@@ -166,13 +169,13 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
                 raise ValueError(f"size {parameter.name} must be read from a dimension of an array")
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
-            raise ValueError(f"the symbol {symbol.name} is not a parameter")
+            raise ValueError(f"the symbol {symbol.name} must be a parameter")
     if any(number >= len(record.locations) for number in record.statements):
-        raise ValueError("a line of the PTX has a statement number that is too large")
+        raise ValueError(f"statement numbers must be below {len(record.locations)}, got {max(record.statements)}")
 
 
 def _read(value: Any, names: Mapping[str, Int]) -> Any:
-    """Return the integer of an expression, or those of a tuple of expressions; None stays None."""
+    """Return the integer of an expression, or the integers of a tuple of expressions. None stays None."""
     if isinstance(value, tuple):
         return tuple(_read(element, names) for element in value)
     return None if value is None else read(value, names)

@@ -96,7 +96,7 @@ class Binding:
 
     @property
     def devices(self) -> dict[str, int]:
-        """The GPU of each array in device memory, by parameter, without empty arrays that have no address."""
+        """A dict from array parameter to GPU, for each array in device memory that has an address. An empty array may have none."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
@@ -145,7 +145,7 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Read the argument (None if there is none) into the binding, or raise LaunchError if its type is wrong."""
+        """Read the argument (None if there is none) into the binding. Raise LaunchError if the argument's type is wrong."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
         """Raise LaunchError, with the parameter, the value and the rule, unless the bound value fits the declaration."""
@@ -282,7 +282,7 @@ def value_of(number: Int, numbers: Mapping[str, int]) -> int:
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """Return the text of a shape or grid, and the values if these depend on sizes and scalars."""
+    """Return a shape or grid as a string, with its values if they depend on sizes and scalars."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
@@ -346,7 +346,7 @@ class ScalarParameter(NumberParameter):
         divisor, low, high = _declared_integers(f"scalar {name}", multiple_of, lower, upper)
         if low < least or high > most:
             raise RequestError(
-                f"scalar {name}: the bounds of an {dtype} must be within {least} to {most}, got {short_repr(low)} to {short_repr(high)}"
+                f"scalar {name}: the bounds of an {dtype} must be from {least} to {most}, got {short_repr(low)} to {short_repr(high)}"
             )
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
@@ -381,7 +381,7 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """The text of the dimension for messages."""
+        """The description of the dimension (or its stride) for messages."""
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
@@ -407,7 +407,7 @@ class SizeParameter(NumberParameter):
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
             raise RequestError(
-                f"{what}: the bounds must be within 0 to 2**62, got {short_repr(low)} to {short_repr(high)}"
+                f"{what}: the bounds must be from 0 to 2**62, got {short_repr(low)} to {short_repr(high)}"
             )
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
@@ -440,7 +440,7 @@ class SizeParameter(NumberParameter):
             facts, place = binding.arrays[source.array], source.place
             shape = facts.shape
             if source.dim >= len(shape):
-                raise LaunchError(f"{where} is read from {place}, but the argument has shape {shape}")
+                raise LaunchError(f"{where} must be read from {place}, but the argument has shape {shape}")
             if source.stride and (shape[source.dim] == 1 or 0 in shape):
                 continue  # the stride of a single element is arbitrary
             value = (facts.strides if source.stride else shape)[source.dim]
@@ -461,7 +461,7 @@ class SizeParameter(NumberParameter):
 
 
 def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> tuple[int, int, int]:
-    """Return the declared divisor and bounds of a number as integers, or raise RequestError."""
+    """Return the declared divisor and bounds of an integer. Raise RequestError if they are not valid."""
     named = {"multiple_of": multiple_of, "lower": lower, "upper": upper}
     divisor, low, high = (_integer(value, f"{what}: {name}", RequestError) for name, value in named.items())
     if divisor < 1:
@@ -470,7 +470,7 @@ def _declared_integers(what: str, multiple_of: Any, lower: Any, upper: Any) -> t
         raise RequestError(f"{what}: lower must not be above upper, got {short_repr(low)} and {short_repr(high)}")
     if -(-low // divisor) > high // divisor:
         raise RequestError(
-            f"{what}: lower to upper must contain a multiple of {short_repr(divisor)}, got {low} to {short_repr(high)}"
+            f"{what}: the range from lower to upper must contain a multiple of {short_repr(divisor)}, got {low} to {short_repr(high)}"
         )
     return divisor, low, high
 
@@ -533,7 +533,7 @@ class TensorMapParameter(ComputedParameter):
 
     @property
     def start_bytes(self) -> Int:
-        """The offset of the map's first element from that of the array's parameter."""
+        """The offset of the map's first element from the array's first element, in bytes."""
         return self.recipe.array.storage_offset * self.recipe.array.dtype.bytes
 
     def check(self, binding: Binding) -> None:
@@ -542,12 +542,12 @@ class TensorMapParameter(ComputedParameter):
         for size in self.recipe.sizes:
             if not 1 <= (value := value_of(size, binding.numbers)) < 1 << 31:
                 named = "" if isinstance(size, int) else f"{size} = "
-                raise LaunchError(f"{where}: extents of a tensor map must be 1 to 2**31 - 1, got {named}{value}")
+                raise LaunchError(f"{where}: extents of a tensor map must be from 1 to 2**31 - 1, got {named}{value}")
         for stride in self.recipe.strides_bytes:
             value = value_of(stride, binding.numbers)
             if value % 16 or not 0 <= value < 1 << 40:
                 raise LaunchError(
-                    f"{where}: strides of a tensor map must be multiples of 16 bytes below 2**40, got {value}"
+                    f"{where}: strides of a tensor map must be multiples of 16 bytes below 2**40, got {value} bytes"
                 )
 
     def encode(self, binding: Binding) -> bytes:
@@ -581,7 +581,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter that a recipe computes, or raise RequestError if it depends on more than these arrays and scalars."""
+    """Return the parameter that a recipe computes. Raise RequestError if the recipe uses other arrays or scalars than these."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter
@@ -592,10 +592,10 @@ def computed_parameter(
     elif isinstance(recipe, HostBytes):
         parameter, read_arrays, integers = BytesParameter(name, recipe), recipe.arrays, recipe.numbers
     else:
-        raise RequestError(f"parameter {name} must be made by a TensorMap or HostBytes, got {short_repr(recipe)}")
+        raise RequestError(f"parameter {name}: recipe must be a TensorMap or HostBytes, got {short_repr(recipe)}")
     for array in read_arrays:
         if array.name not in arrays:
-            raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
+            raise RequestError(f"parameter {name}: array {array.name} must be a parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
             raise RequestError(f"parameter {name}: {number} must use only sizes and scalars, got {', '.join(unknown)}")

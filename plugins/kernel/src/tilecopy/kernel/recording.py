@@ -102,7 +102,7 @@ class Recorder:
         scalars = self._described.scalars
         for symbol in symbols_of(value):
             if anywhere and symbol not in scalars and (symbol.register or symbol.varies != "grid"):
-                raise RequestError(f"{what}: {value} must consist of sizes and scalars, and {symbol.name} is neither")
+                raise RequestError(f"{what}: {value} must consist of sizes and scalars, but {symbol.name} is neither")
             if is_thread_id(symbol) and symbol.upper is not None and symbol.upper < self.threads - 1:
                 raise RequestError(
                     f"{what}: {value} uses thread_id() of a kernel with {symbol.upper + 1} threads, but kernel {self.name} has "
@@ -152,7 +152,7 @@ class Recorder:
             elif part.op == "checked_int":
                 integer, (low, high) = part.args[1], range_of(part.dtype)
                 if known := self._known(integer):
-                    rule = f"the integer {integer} as {part.dtype} must be within {low} to {high}"
+                    rule = f"the integer {integer} must fit in {part.dtype}, from {low} to {high}"
                     self._described.bounds.append(Bound(integer, low, high, known, rule, self._place()))
 
     def _is_reachable(self, region: Region) -> bool:
@@ -255,7 +255,7 @@ class Recorder:
 
 
 class StatementBlock:
-    """The block that ``k.if_`` and ``k.range`` return. Use it once, in ``with``; a range also in ``for``."""
+    """The block that ``k.if_`` or ``k.range`` returns. Use it once, in a ``with`` statement. A range also works in ``for``."""
 
     def __init__(self, kernel: Recorder, statement: If | Loop, frame: OpenBlock, index: Expr | None = None) -> None:
         self._kernel, self._frame, self._index, self._outer = kernel, frame, index, kernel._frame

@@ -40,7 +40,7 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
 
 
 def record_of(kernel: Any) -> dict[str, Any]:
-    """Return the launch record of a kernel as JSON values, or raise RequestError if a recipe's function is not importable by name."""
+    """Return the launch record of a kernel as JSON values. Raise RequestError if a recipe's function cannot be imported by name."""
     names = _SymbolNames(kernel.scalars)
     records, offset = list[Any](), 0
     for parameter in kernel.parameters:
@@ -97,13 +97,13 @@ class _SymbolNames:
         return self._names[symbol]
 
     def texts(self, value: Any) -> Any:
-        """Return a value in which symbolic integers, also those in tuples, are Python expressions of symbol names."""
+        """Return a value with each symbolic integer, also in tuples, replaced by a Python expression of symbol names."""
         if isinstance(value, tuple):
             return tuple(map(self.texts, value))
         return as_python(value, self.of) if isinstance(value, Expr) else value
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
-        """Return a record of each symbol that has a name: those of parameters, and those passed to :meth:`of`."""
+        """Return the records of all named symbols: symbols of parameters, and symbols passed to :meth:`of`."""
         return tuple(
             schema.SymbolRecord(
                 name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register

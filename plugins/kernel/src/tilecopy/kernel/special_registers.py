@@ -12,7 +12,7 @@ GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs in that dimension, or None."""
+    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs in that dimension, or None if unknown."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 

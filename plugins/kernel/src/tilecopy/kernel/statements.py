@@ -104,7 +104,7 @@ class CopyStatement:
     around: Alternatives = NOTHING
 
     def describe(self) -> str:
-        """Return a text such as ``copy s[0:8] <- x[0:8]``."""
+        """Return a string such as ``copy s[0:8] <- x[0:8]``."""
         return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
@@ -144,11 +144,11 @@ class Load:
     element: Region
 
     def describe(self) -> str:
-        """Return a text such as ``load of x[0]``."""
+        """Return a string such as ``load of x[0]``."""
         return f"load of {self.element}"
 
     def lower(self, context: Lowering) -> None:
-        """Write a load of the element's width, or take the register that holds it."""
+        """Write a load of the element's width, or use the register that holds the element."""
         ptx, bits = context.ptx, self.element.buffer.dtype.bits
         offset = element_offset(self.element)
         if self.element.buffer.space == "local":
@@ -166,7 +166,7 @@ class Load:
 
 @frozen(eq=False)
 class Index:
-    """A statement that makes a value a symbolic integer from ``least`` to ``most``; ``clamp`` clamps it to these bounds."""
+    """A statement that converts a run-time value to a symbolic integer. ``clamp`` clamps it to ``least`` and ``most``."""
 
     symbol: Symbol
     value: Value
@@ -175,7 +175,7 @@ class Index:
     clamp: bool
 
     def describe(self) -> str:
-        """Return a text such as ``index i from 0 to 7``."""
+        """Return a string such as ``index i from 0 to 7``."""
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
@@ -212,11 +212,11 @@ class Store:
     value: Value
 
     def describe(self) -> str:
-        """Return a text such as ``store to x[0]``."""
+        """Return a string such as ``store to x[0]``."""
         return f"store to {self.element}"
 
     def lower(self, context: Lowering) -> None:
-        """Write a store of the element's width, or a move to the register that holds it."""
+        """Write a store of the element's width, or a move to the register that holds the element."""
         ptx, dtype = context.ptx, self.element.buffer.dtype
         register = stored_bits(ptx, self.value)
         offset = element_offset(self.element)
@@ -238,7 +238,7 @@ class Loop:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return a text such as ``range(8, start=0)``."""
+        """Return a string such as ``range(8, start=0)``."""
         return f"range({short_repr(self.count)}, start={short_repr(self.start)})"
 
     def lower(self, context: Lowering) -> None:
@@ -255,7 +255,7 @@ class If:
     body: list[LocatedStatement] = attrs.field(factory=list)
 
     def describe(self) -> str:
-        """Return a text such as ``if_(tid < 32)``."""
+        """Return a string such as ``if_(tid < 32)``."""
         return f"if_({self.condition!r})"
 
     def lower(self, context: Lowering) -> None:

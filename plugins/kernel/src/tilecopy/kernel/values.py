@@ -108,7 +108,7 @@ class Value(RunTime):
                 pending += [operand for operand in value.args if isinstance(operand, Value)]
 
     def places(self) -> tuple[Int, ...] | None:
-        """Return the integers on which the value and the addresses of its loads depend, or None if it depends on registers.
+        """Return the integers on which the value and the addresses of its loads depend. Return None if it depends on registers.
 
         Threads with equal integers have the same value.
         """
@@ -163,7 +163,7 @@ def as_value(value: Any, dtype: DType) -> Value:
         proved = upper is not None and upper <= high
         if lower is None or lower < low or (dtype.bits < 32 and not proved):
             raise RequestError(
-                f"the integer {value} as {dtype} must be within {low} to {high}, but it may be {lower} to {upper}; "
+                f"the integer {value} must fit in {dtype}, from {low} to {high}, but it may be from {lower} to {upper}; "
                 f"to wrap around, use KernelBuilder.cast(..., '{dtype}')"
             )
         # block ids are only bounded by the largest grid, so the launch checks that they fit 32 bits
@@ -197,12 +197,12 @@ def _as_held(number: float, dtype: str) -> float:
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
-    """Return the reason that a dtype cannot hold a number (floats may be rounded), or None."""
+    """Return the reason that a dtype cannot hold a number. Return None if it can. Floats may be rounded."""
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # also NaN and infinities
             return "it must be a whole number; cast a float value, or round it first"
         low, high = conversion.range_of(dtype)
-        return None if low <= number <= high else f"it must be within {low} to {high}"
+        return None if low <= number <= high else f"it must be from {low} to {high}"
     largest = conversion.LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. Registers need a constant."""
+    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. In registers it must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
