@@ -78,13 +78,13 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: memory()[4:3, :],
             tc.LayoutError,
-            "A[32, 32]: dimension 0: the region 4 : 3 ends before it starts (extent -1)",
+            "A[32, 32]: dimension 0: the region 4 : 3 must not end before it starts, got extent -1",
         ),
         (lambda: memory()[0, 0, 0], tc.LayoutError, "an index of A must have at most 2 dimensions, got 3: (0, 0, 0)"),
         (
             lambda: memory("shared", layout=TileLayout(S[16, 16])),
             tc.LayoutError,
-            "buffer s: the shape (32, 32) must have 256 elements like TileLayout(S[16, 16]), got 1024",
+            "buffer s: the shape (32, 32) must have 256 elements, as many as TileLayout(S[16, 16]), got 1024",
         ),
         (
             lambda: memory("shared").permute((0, 0)),

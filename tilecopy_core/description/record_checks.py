@@ -1,4 +1,4 @@
-"""Checks of a request against a variant's record: op, spaces, target, threads, edges, options. Dispatch makes them before it calls a hook."""
+"""Checks of a request against a variant's record: op, spaces, target, threads, edges, options. Dispatch runs them before it calls a hook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 
 
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why the op, memory spaces or target of a request do not fit a variant's record, or None."""
+    """Return why a request's op, memory spaces or target do not fit a variant's record. Return None if they fit."""
     if variant.op != request.op:
         return f"it lowers {variant.op}, but the request is a {request.op}"
     if request.spaces not in variant.spaces:
@@ -19,13 +19,13 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
-    """Return why the active threads of a request are not those of a record, or None, for each value of :attr:`Variant.threads`."""
+    """Return why a request's active threads do not fit each value of :attr:`Variant.threads`; None where they fit."""
     all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
     return {"all": all_active, "one": _why_not_one(request), "any": None}
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str, str | None]) -> str | None:
-    """Return why the active threads, elements out of bounds or an option of a request do not fit a variant's record, or None."""
+    """Return why a request's threads, bounds or options do not fit a variant's record. Return None if they fit."""
     if why := threads[variant.threads] or _why_not_edges(variant, request):
         return why
     if not request.options:
@@ -42,7 +42,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return a reason about the first missing required option, and the names of all missing options; or None and ()."""
+    """Return a message about the first missing option, and the names of all. Return None, () if none is missing."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
@@ -54,13 +54,13 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a variant's record excludes a request before any hook is called, or None."""
+    """Return why a variant's record excludes a request, before any hook is called. Return None if it does not."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, why_not_threads(request))
     return why or options_missing(variant, request)[0]
 
 
 def _why_not_edges(variant: Variant, request: CopyRequest) -> str | None:
-    """Return a reason if a region may reach out of bounds and the variant does not declare ``edges``, else None."""
+    """Return a message if a region may reach out of bounds and the variant does not declare ``edges``, else None."""
     if variant.edges or not request.may_exceed_bounds:
         return None
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]

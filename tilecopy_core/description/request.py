@@ -1,4 +1,4 @@
-"""The request of a copy, the answers of a variant to it, and the record of a variant."""
+"""Records of a copy (CopyRequest), of a variant (Variant) and of the variant's answers (Accept, Decline)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @frozen
 class Accept:
-    """The answer of a variant that can do a copy. ``priority``, unless None, replaces the priority of the variant's record.
+    """The answer of a variant that can do a copy. ``priority``, if not None, replaces the record's priority.
 
     A lower priority leaves the copy to another variant that does it equally well. Raises PluginError if the priority is not an integer.
     """
@@ -234,7 +234,7 @@ class Variant:
             )
 
     def why_unusable(self) -> str | None:
-        """Return why this core cannot use a well-formed record (an unknown op, space or feature), or None."""
+        """Return which op, space or feature of the record this core does not know. Return None if it knows all."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
@@ -249,10 +249,10 @@ class Variant:
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
     def why_not_on(self, target: Target) -> str | None:
-        """Return which feature of the variant a target lacks, or None."""
+        """Return a message about the first feature that a target lacks. Return None if the target has all of them."""
         for feature in self.features:
             if not target.has(feature):
-                lacks = f"has no {feature}" if feature in FEATURES else "does not have it"
+                lacks = f"has no {feature}" if feature in FEATURES else "is not supported"
                 return f"target {target} {lacks}: {self.name} needs {targets_with(feature)}"
         return None
 
@@ -447,7 +447,7 @@ def valid_copy(request: CopyRequest) -> str | None:
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Return why two coordinates of a region may have the same address, or None. Symbolic strides are assumed to be the largest."""
+    """Return why elements of a region may share an address, else None. Symbolic strides are assumed not to overlap."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
@@ -467,7 +467,7 @@ def why_aliasing(region: Region) -> str | None:
         return None  # every stride is past all that the smaller ones reach: one place each
     tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
-        return f"{region} has overlapping strides, and its {tile.size} elements are too many to compare their addresses"
+        return f"{region} has overlapping strides: it must have at most {_ENUMERATE_LIMIT} elements to compare their addresses, got {tile.size}"
     flat: Any = np.arange(tile.size)
     places, scale = np.zeros_like(flat), 1
     for axis in tile.axes:
@@ -475,12 +475,12 @@ def why_aliasing(region: Region) -> str | None:
         places += values * scale
         scale *= int(values.max(initial=0)) + 1
     if (count := len(set(places.tolist()))) != tile.size:
-        return f"{region} has {tile.size} elements at only {count} different addresses (layout {tile})"
+        return f"{region} must have one address per element, got {count} addresses for {tile.size} elements (layout {tile})"
     return None
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Return why threads of the scope may copy different boxes (a start or a layout differs between them), or None."""
+    """Return why the threads of the scope may copy different boxes. Return None if no start and no layout differs."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):

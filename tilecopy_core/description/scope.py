@@ -145,11 +145,11 @@ class ActiveThreads:
         threads = self.cta_threads
         if mask is not None and (type(mask) is not tuple or len(mask) != threads or set(map(type, mask)) != {bool}):
             raise RequestError(
-                f"ActiveThreads: mask must be a tuple of one bool for each of cta_threads={threads}, got {short_repr(mask)}"
+                f"ActiveThreads: mask must be a tuple of one bool per thread (cta_threads={threads}), got {short_repr(mask)}"
             )
 
     def why_not_all(self, scope: Scope) -> str | None:
-        """Return why some threads of the scope may be inactive, with the axis along which they differ, or None if all are active."""
+        """Return why threads of a scope may be inactive, and along which axis. Return None if all are active."""
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
@@ -161,7 +161,7 @@ class ActiveThreads:
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Return why only some threads of a scope may be active, with the axis along which they differ, or None."""
+        """Return why a scope may be active only in part, and along which axis. Otherwise return None."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:
@@ -178,9 +178,7 @@ class ActiveThreads:
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = warps if lanes_whole else "laneid"
         active = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
-        return (
-            f"every thread must be active, but an enclosing condition leaves {active} active (they differ along {axis})"
-        )
+        return f"every thread must be active, but an enclosing condition leaves only {active} active (it differs along {axis})"
 
     def count(self) -> int | None:
         """Return the number of active threads of the CTA, or None if the number cannot be determined."""

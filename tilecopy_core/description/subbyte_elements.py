@@ -11,7 +11,7 @@ from .request import CopyRequest
 
 
 def in_bytes(request: CopyRequest) -> CopyRequest | None:
-    """Return the same copy as a request on uint8 elements, or None if no such request exists or elements are whole bytes.
+    """Return a copy as a request on uint8 elements. Return None if that is impossible or elements are whole bytes.
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
@@ -55,7 +55,7 @@ def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int
     if divisor_of(start) % per_byte or extent % per_byte:
         if not around or isinstance(start, Expr):
             raise LayoutError(
-                f"dimension {dim} of {region} must start and end at a byte boundary (a multiple of {per_byte} elements)"
+                f"dimension {dim} of {region} must start and end at a multiple of {per_byte} elements (a byte boundary), got start {start} and extent {extent}"
             )
         phase = start % per_byte
     place = sum(extent > 1 for extent in extents[:dim])

@@ -43,7 +43,7 @@ MBARRIER_TX_LIMIT = 2**20 - 1
 
 @frozen(repr=False, cache_hash=True)  # tables of what targets have look them up
 class Target:
-    """A frozen record of an architecture to lower for. The target ``sm_90a`` has the ``arch`` 90.
+    """A frozen record of a GPU architecture that PTX is written for. The target ``sm_90a`` has the ``arch`` 90.
 
     The ``suffix`` is ``""``, ``"a"`` (this architecture alone) or ``"f"`` (its family).
     """
@@ -71,11 +71,11 @@ class Target:
 
     @property
     def shared_limit_bytes(self) -> int:
-        """The most bytes of shared memory that one CTA can opt in to."""
+        """The largest number of bytes of shared memory that one CTA can opt in to."""
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return whether the target has a feature: a name in :data:`FEATURES` or of a target. Raises TargetError for another name."""
+        """Return True if the target has a feature. Raises TargetError unless :data:`FEATURES` or TARGETS has it."""
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(

@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def edge_summary(self) -> str:
-        """A one-line description of the partition for tiles that exceed their arrays, or "" if there are none."""
+        """A one-line description of the partition for edge tiles, or "" if the plan has no such partition."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 
@@ -112,7 +112,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. The variant is looked up by name in ``registry``, by default that of the process.
+        """Write the copy's instructions to ``ptx``. ``registry`` has the variant; by default, the process's registry.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.
@@ -143,7 +143,7 @@ class Plan:
         if answer is not None:
             raise PluginError(
                 f"{who}: tilecopy_emit must return None, got {short_repr(answer)} "
-                f"(a variant may decline in tilecopy_partition at the latest); {plugin.source.advice}"
+                f"(only tilecopy_predicate and tilecopy_partition may return Decline); {plugin.source.advice}"
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
@@ -297,7 +297,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in ``variant=`` in order, or () for None. Raises RequestError for anything but different names."""
+    """Return the names in ``variant=`` in order; () for None. Raises RequestError unless they are different names."""
     names = () if variant is None else (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):
@@ -308,7 +308,7 @@ def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
-    """Warn of a plan's likely mistakes, once per kind of mistake, at ``where`` (``file:line``) or the caller outside tilecopy."""
+    """Warn of a plan's likely mistakes, once per kind. Warnings point at ``where``, by default the user's call."""
     for note in plan.notes:
         if note.kind != "option":
             registry.advise(note.kind, f"{plan.request}: {note.text}", where)

@@ -23,7 +23,7 @@ OutcomeKind: TypeAlias = Literal[
 
 @frozen
 class Outcome:
-    """A frozen record of why one variant was not chosen. The reason is a text for people.
+    """A frozen record of why one variant was not chosen. ``reason`` is a string for people.
 
     Attributes:
         name: the variant's name, with its distribution if another plugin has the same name.
@@ -51,7 +51,7 @@ _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs"
 
 
 def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
-    """Return the outcomes of variants that lower other kinds of copies or were not asked, grouped by the reason."""
+    """Return the outcomes of variants that lower other kinds of copies or were not asked, grouped by reason."""
     others = ", ".join(other_op for other_op in OPS if other_op != op)
     outcomes_by_kind: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -87,7 +87,7 @@ def no_variant(
             lines.append(f"{name}: not installed, but it lowers such copies: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
-        lines.append(_missing_metadata() or f"to see what else you can install: {KNOWN}")
+        lines.append(_missing_metadata() or KNOWN)
     for why, (first, *more) in by_kind(outcomes, request.op).items() if not demanded else ():
         together = ", ".join(outcome.name for outcome in (first, *more))
         lines.append(f"{why}: {together}" if more else f"{first.name}: {first.reason}")

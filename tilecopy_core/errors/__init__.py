@@ -32,7 +32,7 @@ class TilecopyError(Exception):
 
 
 class LayoutError(TilecopyError, ValueError):
-    """Raised for a malformed layout, buffer or region, or for two that do not fit together."""
+    """Raised for a malformed layout, buffer or region, or for two of them that do not fit together."""
 
 
 class RequestError(TilecopyError, ValueError):
@@ -40,7 +40,7 @@ class RequestError(TilecopyError, ValueError):
 
 
 class TargetError(TilecopyError, ValueError):
-    """Raised for an unknown target, or a request that needs a newer architecture."""
+    """Raised for an unknown target, or for a request that needs a feature that the target lacks."""
 
 
 class PtxError(TilecopyError, ValueError):
@@ -96,7 +96,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message: one short, printable line without addresses. It never raises an error."""
+    """Return the repr of a value as one short, printable line without addresses. The function never raises an error."""
     try:
         if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
             return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length()} bits"
@@ -116,12 +116,12 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without addresses of objects, because they differ between processes."""
+    """Return a string without addresses of objects. Addresses differ between processes."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
 def integer(value: Any) -> int | None:
-    """Return an integer of Python, or a scalar integer of a framework, as an int, or None for bools, floats and everything else."""
+    """Return an integer of Python, NumPy or a framework as an int. Return None for anything else, such as a bool."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None
@@ -150,14 +150,14 @@ class Validator:
         self.rule, self._fits, self.words = rule, fits, words
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is valid. It is not valid if its check raises an error."""
+        """Return True if a value is valid. A value is invalid if its check raises an error."""
         try:
             return bool(self._fits(value))
         except Exception:  # an object's own
             return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
-        """Return the value. An integer of NumPy or another framework is converted to an int.
+        """Return a valid value. An integer of NumPy or another framework is converted to an int.
 
         Raises:
             error: the value is not valid; the message has ``where``, the name, the rule and the value.
@@ -198,7 +198,7 @@ def one_of(*words: str) -> Validator:
 
 
 def optional(validator: Validator) -> Validator:
-    """Return a validator that also accepts None."""
+    """Return a validator that accepts None and what ``validator`` accepts."""
     return Validator(
         f"{validator.rule}, or None", lambda value: value is None or validator.fits(value), validator.words
     )

@@ -1,4 +1,4 @@
-"""The lock that a process holds while it imports modules or loads plugins and kernels. A fork waits for it."""
+"""The lock that a process holds while it imports modules or loads plugins and kernels. A fork waits for the lock."""
 
 from __future__ import annotations
 

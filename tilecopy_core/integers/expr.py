@@ -34,7 +34,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """The base class of symbols and operations, the atoms of sums. Atoms are immutable and compared by value.
+    """The base class of symbols and operations, the variable parts of terms. Immutable, and compared by value.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
@@ -268,12 +268,12 @@ def sum_of(const: int, terms: Iterable[Term]) -> Int:
 
 
 def constant_of(value: Int) -> int:
-    """Return the constant part of an integer."""
+    """Return the constant term of an integer expression."""
     return value.const if isinstance(value, Expr) else value
 
 
 def terms_of(value: Int) -> tuple[Term, ...]:
-    """Return the terms of an integer. A plain integer has none."""
+    """Return the terms of an integer expression, except the constant term. A plain integer has none."""
     return value.terms if isinstance(value, Expr) else ()
 
 
@@ -448,7 +448,7 @@ def bounds_of(value: Int) -> Bounds:
 
 
 def divisor_of(value: Int) -> int:
-    """Return the largest integer that is proved to divide every value of an integer, or 0 for the constant 0."""
+    """Return the largest known divisor of an integer expression, or 0 for the constant 0."""
     if not isinstance(value, Expr):
         return abs(value)
     return gcd(value.const, *[c * atom.divisor for atom, c in value.terms])
@@ -507,7 +507,7 @@ def symbols_of(value: Int) -> frozenset[Symbol]:
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """Return the value of an integer for values of its symbols: ints, arrays or symbolic integers. Raises KeyError for a missing symbol."""
+    """Return an expression's value for given values of its symbols. Raises KeyError if a symbol is missing."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
@@ -519,7 +519,7 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
 
 
 def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
-    """Return the integer with symbols replaced by integers, simplified."""
+    """Return an integer expression in which symbols are replaced by other integers. The result is simplified."""
     symbols = symbols_of(value)
     if symbols.isdisjoint(replacements):
         return value

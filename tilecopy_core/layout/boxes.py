@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Return iters without those of extent 1 and with contiguous neighbours fused."""
+    """Return the iters of extent greater than 1. Contiguous neighbours are fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return pairs of iters without those of extent 1. Neighbours that are contiguous on every side are fused."""
+    """Return the pairs of iters of extent greater than 1. Neighbours that are contiguous on every side are fused."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -80,7 +80,7 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Return starts and extents of a region, given as one slice or integer (an extent of 1) per dimension of a shape.
+    """Return the starts and extents of a region. The region has one slice or integer (an extent of 1) per dimension.
 
     Extents of the shape may be symbolic. With ``overhang`` the box may reach past the shape, and starts and stops may be
     negative coordinates. Raises :class:`LayoutError` if the rank differs, if an extent of the box is symbolic or negative,
@@ -129,7 +129,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} must be a plain integer, got {extent}")
     if extent < 0:
         raise LayoutError(
-            f"dimension {dim}: the region {short_repr(start)} : {short_repr(stop)} ends before it starts (extent {short_repr(extent)})"
+            f"dimension {dim}: the region {short_repr(start)} : {short_repr(stop)} must not end before it starts, got extent {short_repr(extent)}"
         )
     if not overhang and surely_leaves(start, extent, size):
         raise LayoutError(leaving(dim, start, extent, size))
@@ -137,7 +137,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Return start and length of a box if its row-major indices are contiguous, else None."""
+    """Return the first index and the length of a box if its row-major indices are contiguous, else None."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return the iters of the indices ``[start, start + extent)`` and the offset of the start. Return None if no iters describe them."""
+    """Return iters for the indices ``[start, start + extent)`` and the offset of ``start``, or None if none fit."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]

@@ -16,7 +16,7 @@ from ..errors.fork_lock import LOCK
 
 @frozen(repr=False)
 class DType:
-    """A frozen record of an element type of ``bits`` bits, with NumPy's name.
+    """A frozen record of an element type: its NumPy name, its width in bits, and its kind.
 
     ``kind`` is ``"f"`` float, ``"i"`` signed, ``"u"`` unsigned, ``"b"`` bool or ``"c"`` complex. An ``extended`` type
     needs ml_dtypes, because NumPy does not have it.
@@ -39,7 +39,7 @@ class DType:
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:
-        """Return the NumPy dtype. Raises :class:`RequestError` if it needs ml_dtypes and that is not installed."""
+        """Return the NumPy dtype. Raises :class:`RequestError` if ml_dtypes is needed but not installed."""
         return _numpy_of(self.name) if self.extended else np.dtype(self.name)
 
 

@@ -57,7 +57,7 @@ class StridedLayout:
         return self
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
-        """Raise :class:`LayoutError` unless a shape equals the layout's."""
+        """Raise :class:`LayoutError` unless a shape equals the layout's shape."""
         if not structural_equal(tuple(shape), self.shape):
             raise LayoutError(f"{what}: the shape must be {self.shape}, the shape of {self}, got {tuple(shape)}")
 
@@ -70,7 +70,7 @@ class StridedLayout:
         if shape is not None:
             self.check_admits(shape, "apply")
         if len(coordinate) != len(self.strides):
-            raise LayoutError(f"{self} must have {len(self.strides)} coordinates, got {len(coordinate)}")
+            raise LayoutError(f"a coordinate of {self} must have {len(self.strides)} indices, got {len(coordinate)}")
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
@@ -83,7 +83,7 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from first to last address along an axis: 0 for an empty shape, else plain or symbolic."""
+        """Return the number of elements, maybe symbolic, from first to last address along an axis; 0 if empty."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):

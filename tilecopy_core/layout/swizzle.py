@@ -106,7 +106,7 @@ class SwizzledTerms:
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
-        """Return the swizzled offset of the terms plus a constant."""
+        """Return the swizzled offset of the sum of the terms and a constant."""
         low = const % self._period
         if self._bits is None or self._bits & low:
             varying = self._swizzle.apply(add(self._inside, low))

@@ -145,7 +145,7 @@ class TileLayout:
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
-                f"{what}: the shape {short_repr(shape)} must have {self.size} elements like {self}, got {prod(shape)}"
+                f"{what}: the shape {short_repr(shape)} must have {self.size} elements, as many as {self}, got {prod(shape)}"
             )
         return shape
 
@@ -159,7 +159,7 @@ class TileLayout:
             got, rank = len(coordinate), len(self.shard)
             if got not in (1, rank):
                 raise LayoutError(
-                    f"{self} must have one flat index or {rank} coordinates, got {got} coordinates: add shape= for another shape"
+                    f"a coordinate of {self} must be one flat index or have {rank} indices, got {got} indices: add shape= for another shape"
                 )
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
@@ -217,7 +217,7 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return an equal layout in which each iter belongs to one dimension of a shape, and the separators between dimensions.
+        """Return an equal layout with each iter in one dimension of a shape, and where the iters of each begin.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -227,7 +227,7 @@ class TileLayout:
         return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """Return the fused iters of each dimension of a shape of the layout's size. Raises the errors of :meth:`group`."""
+        """Return the fused iters of each dimension of a shape. Raises LayoutError as :meth:`group` does."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))
@@ -296,7 +296,7 @@ class TileLayout:
         return self.with_iters([it for dim in order for it in owned[dim]])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
-        """Return this layout repeated over a larger shape in row-major order. Each repetition takes the next span of memory.
+        """Return this layout repeated in row-major order over a larger shape. Each copy uses the next span of memory.
 
         ``atom_shape`` is this layout's own shape, by default its shard extents. Raises :class:`LayoutError` where the ranks
         differ, or a dimension of the atom does not divide the shape's.

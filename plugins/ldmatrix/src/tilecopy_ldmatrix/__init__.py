@@ -65,7 +65,7 @@ DEMOTED_PRIORITY = 5
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks. For single matrices of 8- or 32-bit elements, its priority is below that of ``reg``."""
+    """Return the verdict of the checks. ``reg`` has a higher priority for ``.x1`` copies of 8- or 32-bit elements."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)

@@ -152,11 +152,11 @@ def fragment_inside(request: CopyRequest) -> str | None:
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
-        return f"{fragment} may exceed dimension {dims[0]} of the register operand, but elements outside have no registers: copy the part inside"
+        return f"{fragment} must be inside dimension {dims[0]} of the register operand, because elements outside have no registers: copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} may exceed dimension {dims[0]} of the register operand, and no thread holds a register for the elements to fill: "
-            'copy with outside="keep", from a fragment of the whole box, or by the variant ragged'
+            f"{fragment} may reach past dimension {dims[0]} of the register operand, where no thread holds a register to fill: "
+            'pass outside="keep", use a fragment of the whole box, or use the variant ragged'
         )
     return None
 

@@ -58,7 +58,7 @@ class CopyShape:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """The offsets, including 0, from the first lane of a row to each lane that receives it."""
+        """The lane offsets to which a row is multicast, relative to the row's first lane. The first is 0."""
         return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
 
 
@@ -159,7 +159,7 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the ``tcgen05.cp`` in the first shape that fits, with the descriptor of the source's rows, or Decline."""
+    """Return the ``tcgen05.cp`` of the first shape that fits and their descriptor. Return Decline if no shape fits."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -330,7 +330,7 @@ def _joined_units(
     apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
     distance = next((far for column, far in apart if column == per_unit), -1)
     if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-        return f"{request.dst}: each row must be two 16-byte units at the same distance for {shape.name}"
+        return f"{request.dst}: each row must have two 16-byte units, at one distance in the source, for {shape.name}, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
         return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in the {name} swizzle"

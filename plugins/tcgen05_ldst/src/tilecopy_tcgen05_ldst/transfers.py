@@ -126,8 +126,8 @@ def _transfers_of(request: CopyRequest) -> TransferPartition | Decline:
     if other.any():
         warp, thread, register = (int(i) for i in np.argwhere(other)[0])
         return Decline(
-            f"all warps must execute the same instructions, but register {register_map.registers[register]} of {name} in lane {thread} of warp "
-            f"{register_map.warps[warp]} has another lane or column than in warp {register_map.warps[0]}, relative to the warp's first"
+            f"all warps must execute the same instructions, but lane {thread}, register {register_map.registers[register]} of {name} maps to "
+            f"different tensor memory offsets (from the warp's first lane and column) in warps {register_map.warps[0]} and {register_map.warps[warp]}"
         )
     groups, shifts = register_map.warps // 4, (base - base[0]).ravel()
     apart = sorted({*groups.tolist()})
@@ -191,8 +191,8 @@ def _group_registers(
                 if key not in registers_at:
                     register = unit[0] if unit else next(registers_at[at][0] for at in registers_at if at[0] == first)
                     return (
-                        f"register {register} of {name} fits the shape {shape.name}, but no register beside it holds lane {half + lane} and "
-                        f"column {key[0]}"
+                        f"shape {shape.name} needs register {register} of {name} together with a register for lane {half + lane}, "
+                        f"column {key[0]}, but {name} has none"
                     )
                 unit.append(registers_at[key].pop(0))
                 if not registers_at[key]:

@@ -65,7 +65,7 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
-    """Check that elements out of bounds are filled with zeros, and that the tile is inside its buffer."""
+    """Check that elements outside the array are filled with zeros. The shared tile must be inside its buffer."""
     if request.may_exceed_bounds and guards_of(request.dst):
         return f"{request.dst} must not exceed its buffer, because a tensor copy writes whole boxes to shared memory"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
