@@ -43,7 +43,7 @@ from tilecopy_test_helpers import picture_cases as cases
         (
             lambda: draw(cases.gmem_smem(), "fragment"),
             tc.RequestError,
-            "draw: kind 'fragment' needs a copy to or from registers: omit kind",
+            "draw: kind 'fragment' needs a copy to or from registers, got A[0:16, 0:64] (global) to tile[0:16, 0:64] (shared), float16: omit kind",
         ),
         (
             lambda: draw(cases.gmem_smem(), "move"),

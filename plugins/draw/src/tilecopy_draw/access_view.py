@@ -23,7 +23,7 @@ _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), grids.FOLDS, 
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield figures of the whole copy, then figures with zooms, then raise TooLargeError. The first figure that fits is drawn."""
+    """Yield figures of the whole copy, then figures with zooms. Raise TooLargeError after the last figure."""
     if trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'moves' needs a copy whose bytes are moved by threads, but variant {trace.variant} uses a copy engine: use kind 'bulk'"

@@ -23,13 +23,13 @@ CHUNK = 16
 
 
 def shared_side(trace: CopyTrace) -> CopySide:
-    """Return the side in shared memory that threads access, or raise RequestError."""
+    """Return the copy's side in shared memory. Raise RequestError if threads access no shared memory."""
     for side in trace.sides:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: kind 'banks' needs threads that load or store shared memory, but variant {trace.variant} has none (the bank "
-        "behaviour of bulk copies is undocumented)"
+        f"draw: kind 'banks' needs threads that load or store shared memory, but variant {trace.variant} has none: the "
+        "bank behavior of bulk copies is undocumented"
     )
 
 
@@ -65,7 +65,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the banks that a copy accesses. Beside it is the same copy with another layout of the shared buffer."""
+    """Yield the picture of the banks that a copy accesses, with the shared buffer's layout and with another layout."""
     side = shared_side(trace)
     layout = _other_layout(side.region, compare_with)
     states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
@@ -113,7 +113,7 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
     times = "the minimum" if total == least else f"{total / least:.3g} x the minimum: bank conflicts"
     hidden = Counter(phase.wavefronts for group in alike[MOST_PATTERNS:] for phase in group)
-    rest = "".join(f"; not drawn: {count} phases of {wavefronts}" for wavefronts, count in sorted(hidden.items()))
+    rest = "".join(f"; not drawn: {count} phases of {turns} wavefronts" for turns, count in sorted(hidden.items()))
     panels = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
     panels[0] = attrs.evolve(panels[0], title=heading)
     below = f"total: {total} wavefronts for {least} phases ({times}){rest}"
@@ -162,7 +162,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the bank of each element of a box. Beside it is another layout, by default the one without swizzle."""
+    """Yield the picture of the bank of each element of a box, with its layout and with another layout."""
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
     selection.of()
     rows, columns = selection.window(table)

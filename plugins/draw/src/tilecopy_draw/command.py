@@ -1,4 +1,4 @@
-"""The command ``tilecopy draw``: it draws one copy."""
+"""The command ``tilecopy draw``. It draws one copy."""
 
 from __future__ import annotations
 

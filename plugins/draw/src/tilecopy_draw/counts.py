@@ -42,7 +42,7 @@ class Phase:
 
 
 def phases_of(touched: Any) -> list[Phase]:
-    """Return the phases of all accesses, in the order of their requests."""
+    """Return the phases of all accesses, ordered by instruction and warp."""
     phases = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return a side's number of ``requests``, its number of ``sectors`` or ``wavefronts``, and the ``least`` that its bytes need."""
+    """Return the number of ``requests``, of ``sectors`` or ``wavefronts``, and the ``least`` number for these bytes."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

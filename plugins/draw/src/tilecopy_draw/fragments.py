@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout from global memory. The scope is the smallest with its threads."""
+    """Return a plan that loads a fragment with a buffer's layout. The scope is the smallest with these threads."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
@@ -36,10 +36,10 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield a figure of the whole fragment, then figures with a zoom. The first figure that fits is drawn."""
+    """Yield a figure of the whole fragment, then figures with a zoom. Raise TooLargeError after the last figure."""
     sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
-        raise tc.RequestError("draw: kind 'fragment' needs a copy to or from registers: omit kind")
+        raise tc.RequestError(f"draw: kind 'fragment' needs a copy to or from registers, got {trace}: omit kind")
     side, size = sides[-1], trace.size
     grid, copies = owners_of(trace, side, Selection()), int(registers_of(trace, side)[2].max())
     per_box = 4 // size
@@ -82,7 +82,7 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:
         raise tc.RequestError(
-            f"draw: {region} must fit {TMEM_LANES} lanes of {LANE_BYTES} bytes of tensor memory, got {layout}"
+            f"draw: the layout of {region} must fit {TMEM_LANES} tensor memory lanes of {LANE_BYTES} bytes, got {layout}"
         )
     selection.of()
     for replica in layout.replica:

@@ -1,4 +1,4 @@
-"""Grids and texts that several kinds of pictures use. A cell of a grid holds the number of an access or a register."""
+"""Grids and captions that several kinds of pictures use. A cell holds the number of an access or a register."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALIKE = (8, 4, 2, 1)
 
 
 def table_shape(extents: tuple[int, ...], fold: int = FOLDS[0]) -> tuple[int, int]:
-    """Return the rows and columns of a drawn box. A row is along the last dimension of extent above 1; a long 1-D box is folded."""
+    """Return the shape ``(rows, columns)`` of a drawn box. A long one-dimensional box is split into several rows."""
     extents_above_1 = [extent for extent in extents if extent > 1] or [1]
     if len(extents_above_1) == 1:
         length = extents_above_1[0]
@@ -48,7 +48,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return the grid of a side's box by coordinate. ``ids`` are the numbers of the elements."""
+    """Return the grid of a side's box by coordinate. ``ids`` has the number to draw for each element."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -63,7 +63,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return a grid of the memory lines, of ``line`` bytes, that accesses touch. Cells are as wide as the accesses permit."""
+    """Return a grid of the lines of ``line`` bytes that accesses touch. A cell has at most 16 bytes."""
     unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
     ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))
@@ -104,7 +104,7 @@ def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Return, for each element of the box, the first thread that holds it, the 32-bit register, and the number of such threads.
+    """Return arrays by element of the box: the first thread with the element, its 32-bit register, how many threads.
 
     A 64-bit register counts as two.
     """
@@ -127,7 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return the grid of a side's registers, by coordinate. ``elements`` are the elements to draw, by default the selected ones."""
+    """Return the grid of a side's registers, by coordinate. ``elements`` are drawn, by default the selected ones."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:
@@ -178,13 +178,13 @@ def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
 
 
 def instructions_text(trace: CopyTrace) -> str:
-    """Return a text with the opcodes of the copy, in order, and the number of executions of each."""
+    """Return a string with the opcodes of the copy in order, each with the number of instructions."""
     counts = Counter(step.opcode for step in trace.steps)
     return f"Instructions: {', then '.join(f'{count} x {opcode}' for opcode, count in counts.items())}."
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return lines of text: the requests, sectors and wavefronts of source and destination, and what the emulator verified."""
+    """Return notes for both sides (requests, sectors, wavefronts) and a note about what the emulator verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

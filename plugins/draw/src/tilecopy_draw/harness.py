@@ -1,4 +1,4 @@
-"""The harness that runs a copy to draw it. Its arrays are flat, so that each byte of a memory can be marked."""
+"""The harness that runs a copy for a picture. The kernel's arrays are flat, so that each byte can be marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The harness that runs a copy to draw it: a kernel that fills both memories, runs the copy and stores the destination.
+    """The harness that runs a copy for a picture. Its kernel fills both memories, runs the copy and stores the result.
 
     Attributes:
         request: the copy.
@@ -30,7 +30,7 @@ class DrawHarness(Harness):
         self.request, self.record = request, _record_of(variant)
         record = self.record
         if request.src.buffer.dtype.bits % 8:
-            raise tc.RequestError(f"draw: {request}: 4-bit element types are not supported")
+            raise tc.RequestError(f"draw: {request}: elements must be 8 bits or more, got {request.src.buffer.dtype}")
         for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
             if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
                 raise tc.RequestError(
@@ -154,4 +154,4 @@ def _record_of(variant: str) -> tc.Variant:
     for plugin in tc.default_registry().plugins():
         if plugin.name == variant and plugin.variant is not None:
             return plugin.variant
-    raise tc.PluginError(f"draw: variant {short_repr(variant)} is not installed")
+    raise tc.PluginError(f"draw: variant {short_repr(variant)} must be installed: install its package")

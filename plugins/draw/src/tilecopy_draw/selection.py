@@ -22,7 +22,7 @@ RULE = (
 
 @attrs.frozen
 class Selection:
-    """A frozen record of the part of a picture to draw; None selects all.
+    """A frozen record of the part of a picture to draw. A field that is None selects everything.
 
     Attributes:
         instruction, warp, phase, thread: the number of each that an access must have.
@@ -43,7 +43,7 @@ class Selection:
 
     @classmethod
     def read(cls, text: Any) -> Selection:
-        """Parse a selection; None selects the whole picture.
+        """Parse a selection. If ``text`` is None, select the whole picture.
 
         Raises:
             RequestError: the text does not have the form of a selection, or a range is empty.
@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers. ``values`` has their numbers, such as the number of the warp.
+        """Return a mask of the selected accesses or registers. ``values`` has numbers by name, such as ``warp``.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
@@ -73,7 +73,7 @@ class Selection:
             if wanted is None or (numbers is not None and not count):
                 continue
             if numbers is None:
-                raise tc.RequestError(f"draw: select: {name} is not supported for this kind of picture: omit it")
+                raise tc.RequestError(f"draw: select: {name} is not supported for this kind of picture: omit {name}")
             if not (numbers == wanted).any():
                 raise tc.RequestError(
                     f"draw: select: {name} must be from {numbers.min()} to {numbers.max()}, got {wanted}"
@@ -97,7 +97,7 @@ class Selection:
 
 @attrs.frozen
 class TooLargeError(Exception):
-    """Raised when no figure of a picture fits a page.
+    """Raised when no figure of a picture fits on a page.
 
     Attributes:
         what: what the picture has too many of, with the number.
@@ -113,6 +113,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests smaller selections: those in ``accesses``, and ranges in a grid of shape ``shape``."""
+        """Return an error that suggests smaller selections: ``accesses``, and ranges in a grid of shape ``shape``."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

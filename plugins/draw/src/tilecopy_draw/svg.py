@@ -209,7 +209,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the row and column labels to draw, by index. They fit without overlap when a column has this width."""
+        """Return the row and column labels to draw, by index. Labels do not overlap at this column width."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -266,7 +266,7 @@ class Figure:
         return fill_signs + [(LOOKS[name], self.signs[name]) for name in frames if frames[name] and name in self.signs]
 
     def svg(self, width: float) -> str | None:
-        """Return the SVG text of the figure, ``width`` pixels wide, or None if the figure does not fit."""
+        """Return the SVG text of the figure, ``width`` pixels wide. Return None if the figure does not fit."""
         room = width - 2 * MARGIN
         share = (room - GAP * (len(self.stacks) - 1)) / len(self.stacks)
         side_by_side = all(panel.column_width(share) for panel in self.panels)

@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the number of the piece that covers each offset, or -1. If several pieces start at the same offset, the first is used."""
+    """Return the index of the piece that covers each offset, or -1. Of pieces with one start, the first is used."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,7 +57,7 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """Return a number for each access. The accesses of one warp by one instruction have the same number."""
+    """Return the request of each access, as a number. A request is the accesses of one warp by one instruction."""
     return touched.instruction * WARPS + touched.warp
 
 
@@ -112,11 +112,11 @@ class CopySide:
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """Return the elements of the box that begin in the ``size`` bytes after an offset."""
+        """Return the elements of the box that begin in the ``size`` bytes from an offset."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
-        """Return the first element that begins at each byte, or -1."""
+        """Return the first element that begins at each byte, or -1 if none begins there."""
         rows = holders(places, self.element_starts[0], np.ones(len(self.element_starts[0]), np.int64))
         return np.append(self.element_starts[1], NO_PLACE)[rows]
 
@@ -164,7 +164,7 @@ class CopyTrace:
 
     @property
     def source_of(self) -> Any:
-        """The element of the source that arrived at each element of the box, or -1."""
+        """The element of the source that arrived at each element of the box, or -1 if none arrived."""
         offsets = self.destination.elements
         return np.where(offsets >= 0, self.source.element_at(self.arrival_map[np.maximum(offsets, 0)]), NO_PLACE)
 
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` is the number of threads with its registers."""
+    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` threads hold the registers."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):

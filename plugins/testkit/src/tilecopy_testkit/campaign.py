@@ -47,7 +47,7 @@ class Chunk:
 
 @attrs.frozen
 class Failure:
-    """A frozen record of a wrong copy: its variant, its case as JSON, and its counterexample."""
+    """A frozen record of a wrong copy: the variant, the test case as JSON, and the counterexample."""
 
     variant: str
     case: str
@@ -56,9 +56,9 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """The results of one or more chunks of a variant's requests, with the keys of all drawn requests.
+    """The results of one or more chunks of a variant's requests. ``keys`` has the hash of each drawn test case.
 
-    ``lowered`` requests were lowered, run, and right; ``coverage`` has their number by dimension and kind.
+    ``lowered`` is the number of requests with a right result. ``coverage`` counts them by dimension and value.
     """
 
     chunk: str
@@ -105,7 +105,7 @@ def subject_of(variant: str) -> VariantUnderTest:
 
 
 def run_chunk(chunk: Chunk) -> Tally:
-    """Run the requests of a chunk and return its tally."""
+    """Run the requests of a chunk. Return the counts and the failures."""
     subject, tally = subject_of(chunk.variant), Tally(chunk.name, chunk.variant)
     for number in range(chunk.first, chunk.first + chunk.count):
         case = case_of_seed(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
@@ -187,7 +187,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return, by name of an installed variant, the reason why a campaign skips it, or "" if the campaign tests it."""
+    """Return a reason to skip each installed variant, by name. The reason is "" if a campaign tests the variant."""
     plugins = tc.default_registry().plugins()
     return {plugin.name: _skip_reason(plugin) for plugin in plugins if plugin.status != "wrapper"}
 
@@ -197,13 +197,13 @@ def _skip_reason(plugin: Plugin) -> str:
         return plugin.reason
     subject = subject_of(plugin.name)
     if not subject.completion_is_known:
-        return f"the kit does not know its completion {plugin.variant.completion!r}"
+        return f"the kit does not know the variant's completion {plugin.variant.completion!r}"
     required = [o.name for o in plugin.variant.options if o.required and o.name not in subject.options]
-    return f"the kit cannot create a value for its required option {required[0]}" if required else ""
+    return f"the kit cannot create a value for the variant's required option {required[0]}" if required else ""
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Read the tallies of a campaign's chunks from a checkpoint file. Incomplete lines are ignored."""
+    """Read the results of finished chunks from a checkpoint file, by the chunk's name. Incomplete lines are ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -218,7 +218,7 @@ def run(
     execute: Execute,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Tally]:
-    """Run a campaign's chunks, except those in the checkpoint file. Append their tallies to it, and return all tallies by chunk.
+    """Run the chunks that the checkpoint file lacks. Append each result to the file. Return all results by chunk name.
 
     ``progress`` is called with the number of finished chunks and of all chunks.
     """
@@ -233,12 +233,12 @@ def run(
 
 
 def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
-    """Run chunks one after another in this process, and yield their tallies."""
+    """Run chunks one after another in this process. Yield the result of each chunk."""
     return map(run_chunk, chunks)
 
 
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
-    """Return a function that runs chunks on a Dask cluster. Without an address, it starts a cluster on this machine.
+    """Return a function that runs chunks on a Dask cluster. Without an address, the function starts a local cluster.
 
     A scheduler has an address such as ``tcp://host:8786``; its workers need tilecopy-testkit and the variants. A new cluster has
     one process per core by default.

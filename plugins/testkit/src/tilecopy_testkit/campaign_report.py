@@ -37,7 +37,7 @@ def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str,
         "",
         f"{distinct} distinct requests were drawn. {lowered} of them were lowered, run on the emulator and compared with the "
         f"NumPy oracle. The others were declined with a reason. **{len(failures)} were wrong.** Request `i` of a variant has the "
-        f"seed `{campaign.seed}:VARIANT:i`. The partition of one in {PARTITION_SHARE} was also enumerated.{stopped}",
+        f"seed `{campaign.seed}:VARIANT:i`. The moves of 1 partition in {PARTITION_SHARE} were also checked.{stopped}",
         "",
         "| variant | distinct | lowered | wrong |",
         "|---|---|---|---|",

@@ -43,13 +43,13 @@ def _words_of(case: CopyCase, side: str) -> tuple[tuple[int, ...], str]:
 
 
 def sizes_at_launch(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Return an operand's sizes if they are launch arguments, or (). A global array with one stride per dimension can have them."""
+    """Return the shape of a global array whose sizes are launch arguments. Return () for any other operand."""
     plain = operand.space == "global" and not operand.swizzle and not operand.offset and not operand.replica
     return operand.shape if case.dynamic_shape and plain and len(operand.iters) == len(operand.shape) else ()
 
 
 class CaseHarness(Harness):
-    """The builder of a case's kernel. Functions of completion steps and options get the builder as their argument.
+    """The builder of a test case's kernel. The suite's functions for completion steps and options receive this builder.
 
     Args:
         case: the case.
@@ -262,14 +262,14 @@ def launch_arguments(
 
 @checked(case=CASE, seed=NATURAL)
 def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
-    """Return random bytes for the memories of source and destination, in the shapes of :mod:`.oracle`."""
+    """Return random bytes for the memories of source and destination. :mod:`.oracle` describes the shapes."""
     rng = np.random.default_rng(seed)
     source, target = (rng.integers(0, 256, memory_shape(case, operand), np.uint8) for operand in (case.src, case.dst))
     return consistent(case, source), target
 
 
 def unread_places(case: CopyCase) -> Any:
-    """Return the indices of the words of a global source that are outside all boxes."""
+    """Return the indices of a global source's words that no copy reads."""
     _, words = element_storage(tc.dtype_of(case.dtype).bits)
     return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 

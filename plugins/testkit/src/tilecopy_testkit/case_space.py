@@ -1,4 +1,4 @@
-"""The copies that can be drawn for a variant, and random choices from a seed or from Hypothesis. Hypothesis can shrink them."""
+"""The copies that can be drawn for a variant, and sources of random choices. Hypothesis can shrink its choices."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CaseSpace:
         targets: Sequence[str] | None = None,
         author_draw: Callable[[Draw, CaseSpace], CopyCase | None] | None = None,
     ) -> CaseSpace:
-        """Return the space of a variant's record, restricted to the given memory pairs, element types and targets."""
+        """Return the case space of a variant's record, restricted to the given spaces, dtypes and targets."""
         claimed = variant.targets
         if any("tmem" in pair for pair in variant.spaces):
             claimed = tuple(t for t in claimed if tc.target_of(t).suffix and tc.target_of(t).arch < 120)
@@ -93,7 +93,7 @@ class CaseSpace:
 
     @checked(case=CASE)
     def have(self, case: CopyCase) -> bool:
-        """Return True if a case is in this space."""
+        """Return True if a test case is in this case space."""
         return (
             case.op == self.variant.op
             and case.spaces in self.spaces
@@ -103,7 +103,7 @@ class CaseSpace:
 
 
 def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: Any) -> CopyCase:
-    """Return a case from its parts, with a random target."""
+    """Return a test case with the given fields and a random target."""
     return CopyCase(
         op=case_space.variant.op,
         target=draw.choose(case_space.targets),
@@ -116,7 +116,7 @@ def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: A
 
 
 def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
-    """Return the scopes to draw. A copy that completes by wgmma groups (PTX ISA, "wgmma.commit_group") needs warpgroup."""
+    """Return the scopes to draw: ``scopes``, or only warpgroup for a copy that completes with wgmma.commit_group."""
     return ["warpgroup"] if case_space.variant.completion == "wgmma_group" else scopes
 
 

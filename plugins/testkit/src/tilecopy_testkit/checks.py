@@ -26,14 +26,14 @@ from .random_cases import case_of_seed
 from .variant_process import answers, answers_elsewhere
 from .variant_under_test import VariantUnderTest, restricted
 
-NEEDED = "each completion step must be needed: a copy without the step must be a hazard"
+NEEDED = "each completion step must be needed: a copy without the step must cause a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
 SAME_ELSEWHERE = "another process, with another hash seed and order of requests, must give the same answers"
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
-OPTIONS = "if a copy leaves out an option, the variant must lower or decline it, not raise an error"
-ACCEPTS = "a plain copy must be accepted for every pair of memories of the record"
+OPTIONS = "the variant must lower or decline a copy without an option, and must not raise an error"
+ACCEPTS = "the variant must lower copies between every pair of memories of the record"
 FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 """The least long stride, the modulus that it preserves, the most steps along it, and the most bytes of an array."""
@@ -46,7 +46,7 @@ Lowered = tuple[CopyCase, tc.BuiltKernel]
 
 
 def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Lowered]:
-    """Return up to ``count`` copies that the variant lowers, the smallest first."""
+    """Return up to ``count`` copies that the variant lowers, each with its kernel, the smallest first."""
     lowered = itertools.islice(_iter_accepted(subject, seed, tries * count), count)
     return sorted(lowered, key=lambda each: _size(each[0]))
 
@@ -82,13 +82,13 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
         one = restricted(subject, spaces=(pair,))
         lowered = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
         if not lowered:
-            raise Counterexample(ACCEPTS, f"the variant lowers none of 300 copies {pair[0]} -> {pair[1]}")
+            raise Counterexample(ACCEPTS, f"the variant must lower some of 300 copies {pair[0]} -> {pair[1]}, got none")
         for case, kernel in lowered:
             properties.results_are_right(one, case, kernel)
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the record declares a completion with steps that the kit or the suite has; a synchronous copy needs ``barrier``."""
+    """Check that the kit or the suite has steps for the record's completion. A synchronous copy needs ``barrier``."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
         why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
@@ -102,7 +102,7 @@ def completion_is_declared(subject: VariantUnderTest) -> None:
 
 
 def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
-    """Check that each completion step is needed: without it, some copy must be a hazard or have a wrong result."""
+    """Check that each completion step is needed: without it, a copy must cause a hazard or have a wrong result."""
     for step in subject.steps:
         pairs = tuple(pair for pair in subject.case_space.spaces if pair[1] in step.spaces)
         if not pairs:
@@ -122,7 +122,7 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
             lines = copy_instructions(kernel, subject.name)
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             why = (
-                f"all {len(right)} copies are right without the step {step.name} of the completion "
+                f"all {len(right)} copies have right results without the step {step.name} of the completion "
                 f"{subject.record.completion!r}: the variant already includes this step, or does not need it"
             )
             raise shown(NEEDED, why, case, kernel, number)
@@ -142,13 +142,13 @@ def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool
 
 
 def assembles(subject: VariantUnderTest) -> int:
-    """Assemble the PTX of one copy for each target of the record, and return the number of targets."""
+    """Assemble the PTX of one copy for each target. Return the number of targets, or 0 without an assembler."""
     if not available_assemblers():
         return 0
     for target in subject.case_space.targets:
         lowered = accepted_cases(restricted(subject, targets=(target,)), 1, seed="targets", tries=200)
         if not lowered:
-            raise Counterexample(ASSEMBLES, f"the record has target {target}, but none of 200 copies is lowered for it")
+            raise Counterexample(ASSEMBLES, f"the variant must lower some of 200 copies for target {target}, got none")
         case, kernel = lowered[0]
         try:
             assemble(kernel.ptx, kernel.target)
@@ -188,7 +188,7 @@ def _fallback(record: tc.Variant) -> SimpleNamespace:
 
 
 def falls_back(subject: VariantUnderTest, count: int = 10) -> None:
-    """Check that a copy that leaves out options is lowered by this variant or by the next one.
+    """Check that a copy without some of its options is lowered by this variant or by a fallback variant.
 
     The variant must lower it if the record does not require the options.
     """
@@ -219,13 +219,13 @@ def _without(
         return
     if plan.variant != subject.name:
         reason = plan.declined.get(subject.name, "")
-        why = f"the variant must lower the copy without {named}, because the record does not require it, got a decline: {reason}"
+        why = f"the variant must lower the copy without {named}, which the record does not require, got a decline: {reason}"
         raise Counterexample(OPTIONS, why, case)
     build_kernel(subject, case, left_out=left_out)  # instructions must do without it, too
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
-    """Compare copies of global arrays of more than ``2**31`` elements with copies of small arrays. Return how many were compared.
+    """Compare copies of arrays past ``2**31`` elements with copies of small arrays. Return the number of comparisons.
 
     The arrays are zeros that only the copies access, so they take almost no memory.
     """
@@ -278,11 +278,11 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
     if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "elements differ from the result of the same copy of a small array", far, kernel, line)
+        raise shown(FAR, "elements must equal those of the same copy of a small array", far, kernel, line)
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Compare the results of copies on the GPU with the oracle. Return how many copies were compared."""
+    """Compare results on the GPU with the oracle's. Return the number of copies, or 0 if the GPU runs no target."""
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]

@@ -66,7 +66,9 @@ def testkit() -> None:
 @click.option("--variants", help="Names of variants, separated by commas. Default: every installed variant.")
 @click.option("--scheduler", help="Address of a Dask scheduler. Default: a cluster on this machine.")
 @click.option(
-    "--workers", type=click.IntRange(0, 4096), help="Number of worker processes on this machine; 0: this process."
+    "--workers",
+    type=click.IntRange(0, 4096),
+    help="Number of local worker processes. 0: run in this process.",
 )
 @click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
 @click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")
@@ -106,7 +108,7 @@ def campaign(
     if failures:
         raise CampaignError(f"{len(failures)} copies are wrong: see {report_path}")
     data = {"chunks": len(tallies), "lowered": sum(tally.lowered for tally in tallies), "report": str(report_path)}
-    return Result(data, lambda: f"{len(tallies)} chunks done, all copies are right; report: {report_path}\n")
+    return Result(data, lambda: f"{len(tallies)} chunks done, all copies are right. The report is in {report_path}\n")
 
 
 @testkit.command()
@@ -145,7 +147,7 @@ def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
             failures = [msgspec.json.decode(line, type=Failure) for line in Path(text).read_bytes().splitlines()]
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise RequestError(
-                f"CASE must be the JSON of a copy, or a file of failures, got {short_repr(text)}: {error}"
+                f"CASE must be the JSON of a copy or a file from --save-failures, got {short_repr(text)}: {error}"
             ) from error
         cases = [(failure.variant, CopyCase.from_json(failure.case)) for failure in failures]
         return [pair for pair in cases if variant in (None, pair[0])]

@@ -1,4 +1,4 @@
-"""One copy and its harness as plain data. A case can be drawn at random, printed and stored as JSON."""
+"""A test case as plain data: one copy and its harness. A case can be drawn at random, printed and stored as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineTerm:
-    """The term ``factor * (variable // quotient % modulus)``. If ``modulus`` is 0, no remainder is taken."""
+    """The term ``factor * (variable // quotient % modulus)``. If ``modulus`` is 0, ``% modulus`` is omitted."""
 
     variable: Annotated[str, name_of(*VARIABLES)]
     factor: Number
@@ -47,7 +47,7 @@ class AffineTerm:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value of the term, for variables that are integers or a kernel's symbolic integers."""
+        """Return the value of the term. The values of variables are integers or a kernel's symbolic integers."""
         if self.variable not in values:
             raise tc.RequestError(f"AffineTerm.at: values must have {self.variable!r}, got {short_repr(values)}")
         value = values[self.variable]
@@ -67,7 +67,7 @@ class AffineStart:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the start of the box, for variables that are integers or a kernel's symbolic integers."""
+        """Return the start of the box. The values of variables are integers or a kernel's symbolic integers."""
         return sum((term.at(values) for term in self.terms), start=self.base)
 
 
@@ -108,7 +108,7 @@ class Operand:
 
     @property
     def layout(self) -> tc.TileLayout:
-        """The layout of the buffer, as tilecopy's layout object."""
+        """The layout of the buffer, as a TileLayout or a SwizzledLayout."""
         shard, replica = ([tc.Iter(e, s, AXES[a]) for e, s, a in iters] for iters in (self.iters, self.replica))
         plain = tc.TileLayout.of(shard, replica, tuple((AXES[axis], elems) for axis, elems in self.offset))
         return plain if self.swizzle is None else tc.SwizzledLayout(tc.Swizzle(*self.swizzle), plain)
@@ -129,7 +129,7 @@ class Operand:
 
 
 def stack(operand: Operand, extent: int, stride: int) -> Operand:
-    """Return an operand with a new first dimension. It has ``extent`` boxes, ``stride`` elements apart."""
+    """Return an operand with a new first dimension of ``extent`` boxes, ``stride`` elements apart."""
     return attrs.evolve(
         operand,
         shape=(extent, *operand.shape),
@@ -182,7 +182,7 @@ class CopyCase:
 
     @property
     def units(self) -> int:
-        """The number of scopes, such as warps, per CTA. Each copies its own box."""
+        """The number of scopes, such as warps, that copy in a CTA. Each scope copies its own box."""
         return 1 if self.issued_by == "one" else units_of(self.scope, self.threads)
 
     @property
@@ -200,7 +200,7 @@ class CopyCase:
 
     @property
     def rank_offsets(self) -> tuple[int, ...]:
-        """The rank offset of each CTA that receives a copy."""
+        """The rank of each CTA that receives a copy, relative to the rank of the CTA that issues the copy."""
         return self.receivers or (self.rank_offset,)
 
     @property
@@ -224,7 +224,7 @@ class CopyCase:
         return {term.variable for side in (self.dst, self.src) for start in side.starts for term in start.terms}
 
     def values(self) -> list[dict[str, int]]:
-        """Return the values of the variables at every copy, ordered by iteration."""
+        """Return the values of the variables for each execution of the copy, ordered by iteration."""
         return [
             {"block": block, "turn": turn, "unit": unit, "n": self.n}
             for turn in range(self.iterations)
@@ -233,12 +233,12 @@ class CopyCase:
         ]
 
     def to_json(self) -> str:
-        """Return the case as one line of JSON; see :meth:`from_json`."""
+        """Return the test case as one line of JSON. :meth:`from_json` parses this line."""
         return _one_line(attrs.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> CopyCase:
-        """Parse a case from a line of JSON.
+        """Parse a test case from a line of JSON.
 
         Raises:
             RequestError: the text is not the JSON of a case.
@@ -257,7 +257,7 @@ class CopyCase:
 
     @property
     def key(self) -> str:
-        """A short hash of the case, as its identifier."""
+        """A short hash that identifies the test case."""
         return hashlib.blake2b(self.to_json().encode(), digest_size=8).hexdigest()
 
     def __str__(self) -> str:

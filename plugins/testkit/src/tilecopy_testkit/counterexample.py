@@ -1,4 +1,4 @@
-"""The error for a variant that breaks a rule. It has the copy that breaks the rule."""
+"""The error for a variant that breaks a rule. The error contains the copy that breaks the rule."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usua
 
 
 def difference(here: str | None, there: str | None) -> str:
-    """Return a unified diff of two texts, at most 12 lines of at most 120 characters."""
+    """Return a unified diff of two strings, in at most 12 lines of at most 120 characters."""
     if here is None or there is None:
         one, other = ("none" if text is None else text[:MOST_CHARACTERS] for text in (here, there))
         return f"-{one}\n+{other}"

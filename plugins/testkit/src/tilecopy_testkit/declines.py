@@ -106,7 +106,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
 
 @attrs.frozen
 class Declined:
-    """A frozen record of ``count`` copies that were declined for one reason, and other variants that accept the smallest of them."""
+    """A frozen record of ``count`` copies declined for one reason. The variants ``takers`` accept the smallest copy."""
 
     reason: str
     count: int
@@ -121,7 +121,7 @@ class Declined:
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
-    """Return drawn copies that the variant declined and another variant accepted, by reason. The most frequent reason is first.
+    """Return drawn copies that the variant declined and another accepted, by reason. The most frequent reason is first.
 
     Args:
         subject: the variant.

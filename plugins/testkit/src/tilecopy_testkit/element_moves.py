@@ -24,7 +24,7 @@ Values: TypeAlias = Mapping[Any, int]
 
 
 def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Move] | None:
-    """Return every move of a copy by one scope, such as one warp, or None if the partition does not define its moves.
+    """Return every move of a copy by one scope, such as a warp. Return None if the partition does not list its moves.
 
     This function lists the moves of a vector partition, for a value of every symbol of the request. Another partition needs a
     method ``moves(request, values)``.
@@ -47,7 +47,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
 
 
 def chosen(partition: Any, values: Values) -> Any:
-    """Return the partition for a box: the edge partition if the box reaches out of bounds."""
+    """Return the edge partition of a partition if the box reaches out of bounds. Otherwise return ``partition``."""
     edge = getattr(partition, "edge", None)
     guards = [guard for guard in getattr(edge, "guards", ()) if guard.dim is not None]
     return partition if edge is None or all(_whole(guard, values) for guard in guards) else edge
@@ -92,7 +92,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 
 
 def expected_moves(d: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
-    """Return, for each destination location that is written, the source locations of its element."""
+    """Return the source locations of each element, by destination location. Only written locations are included."""
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)
@@ -110,7 +110,7 @@ def _by_element(d: CopyCase, operand: Operand, values: Mapping[str, int]) -> Ite
 
 
 def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) -> str | None:
-    """Return a description of the first move that differs from the layouts, or None if all moves are right."""
+    """Return a description of the first wrong move. Return None if all moves agree with the layouts."""
     spaces = case.dst.space, case.src.space
 
     def move_text(dst: Place, src: Place | None) -> str:

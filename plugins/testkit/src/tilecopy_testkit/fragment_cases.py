@@ -1,4 +1,4 @@
-"""Random cases of copies between registers and memory or between registers, some with fragments of mma.sync."""
+"""Random test cases of copies between registers and memory, or between registers. Some have fragments of mma.sync."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class MatrixCase:
         self.units = {"cta": 1, "warp": self.threads // 32, "warpgroup": self.threads // 128}[self.scope]
 
     def draw_fragment(self) -> Operand:
-        """Draw the fragments of all warps, and the box of them to copy."""
+        """Draw the register operand: the fragments of all warps, and the box to copy."""
         draw, warps = self.draw, self.threads // 32 // self.units
         apart = draw.choose([1, 1, *range(1, warps + 1)]) if warps > 1 else 1
         along = (apart, warps // apart) if warps % apart == 0 else (warps, 1)
@@ -175,7 +175,7 @@ class MatrixCase:
         return Operand("local", tile, tuple(extents), tuple(map(AffineStart, begin)), iters, replica=replica)
 
     def draw_memory(self, space: str, extents: tuple[int, ...], iterations: int) -> Operand:
-        """Draw the operand in memory. In some draws, one of its properties prevents accesses of 16 bytes."""
+        """Draw the operand in memory. In some draws, a property such as the pitch prevents accesses of 16 bytes."""
         draw, unit = self.draw, self.unit
         inner = draw.choose([1, 1, 0]) if unit == 8 else draw.choose([1] * 7 + [0])  # the dimension that is contiguous
         odd = draw.choose([""] * 6 + ["pitch", "lead", "start", "address", "tiles", "tiles"])

@@ -1,4 +1,4 @@
-"""Wrappers of hooks that record side effects and the number of function calls."""
+"""Hook wrappers that record the hooks' side effects and numbers of function calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _compared_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def snapshot(value: Any) -> Any:
-    """Return a record's contents as nested tuples. The auditor compares them before and after a call."""
+    """Return a record's contents as nested tuples. The auditor compares the tuples from before and after a call."""
     kind: Any = type(value)
     if kind in _PLAIN_TYPES:
         return value
@@ -74,7 +74,7 @@ def snapshot(value: Any) -> Any:
 
 
 class HookAuditor:
-    """A plugin that wraps every hook. It records what each hook prints, changes and reads, and how many calls the hook makes.
+    """A plugin that wraps every hook. It records the side effects and the number of function calls of each hook.
 
     Attributes:
         complaints: a sentence for each side effect.

@@ -1,4 +1,4 @@
-"""Random cases of copies between global and shared memory, some by one thread, and random operands in memory."""
+"""Random test cases of copies between global and shared memory. In some of them, one thread issues the copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(
     draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
 ) -> dict[str, int]:
-    """Draw the number of values of each variable. The scalar argument has the value ``n * multiple_of``."""
+    """Draw the number of values of each variable. The value of the scalar argument is ``n * multiple_of``."""
     return {
         "unit": units,
         "block": draw.choose(blocks) if len(blocks) > 1 else 1,
@@ -130,7 +130,7 @@ def draw_memory(
 
 
 def draw_outside(draw: Draw, case_space: CaseSpace, dtype: str) -> Any:
-    """Draw the option ``outside=`` of a copy. It is None if the variant does not copy edge tiles."""
+    """Draw the option ``outside=`` of a copy. Return None if the variant does not copy edge tiles."""
     if not case_space.variant.edges:
         return None
     kind = tc.dtype_of(dtype).kind
@@ -162,7 +162,7 @@ def staged_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> Cop
 
 
 def bulk_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Draw a copy that one thread issues. The size of its rows is mostly a multiple of 16 bytes."""
+    """Draw a copy that one thread issues. In most draws, the size of a row is a multiple of 16 bytes."""
     dtype = draw.choose(case_space.dtypes)
     size = tc.dtype_of(dtype).bytes
     unit = max(1, 16 // size)

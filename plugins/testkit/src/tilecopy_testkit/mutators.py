@@ -1,4 +1,4 @@
-"""Functions that mutate cases: they enlarge a tile, add tiles or dimensions, change a pitch, and so on.
+"""Functions that mutate test cases. They enlarge a tile, add tiles or dimensions, change a pitch, and so on.
 
 Each mutator takes a valid case and returns a valid case. Its choices come after those of the draw, so that the simplest
 choice does not change the case. The draws of a variant's author are mutated, too.

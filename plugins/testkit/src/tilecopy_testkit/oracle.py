@@ -28,19 +28,19 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return the address of each element in row-major order: the sum of coordinates times strides, plus an offset."""
+    """Return element addresses in row-major order, in elements: an offset plus the sum of coordinates times strides."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return the swizzled address: ``swizzle_len`` bits above the lowest ``per_element`` are XORed with those ``atom_len`` higher."""
+    """Return the address with ``swizzle_len`` bits from bit ``per_element`` XORed with the bits ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
 
 
 def coordinates(extents: Sequence[int]) -> Any:
-    """Return the coordinates of a box, relative to its start, in row-major order, as an array ``(elements, dimensions)``."""
+    """Return the row-major coordinates in a box, from 0, as an array of shape ``(elements, dimensions)``."""
     grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
 
@@ -81,13 +81,13 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
 
 
 def threads_of(case: CopyCase, unit: int) -> Any:
-    """Return the thread indices of one scope, such as warp number ``unit``."""
+    """Return the thread indices of one scope. ``unit`` is the index of the scope, such as a warp, in the CTA."""
     unit_threads = case.threads // case.units if case.issued_by == "all" else 1
     return np.arange(unit * unit_threads, unit * unit_threads + unit_threads)
 
 
 def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
-    """Return the registers that hold a box, as parallel arrays of thread, register, element and replica."""
+    """Return the registers that hold a box, as four arrays of indices: of threads, registers, elements and replicas."""
     positions, inside = places(operand, values)
     tids = threads_of(case, values["unit"])
     mine = np.broadcast_to(inside, positions["m"].shape)[..., None]
@@ -115,7 +115,7 @@ def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
 
 
 def low_halves(case: CopyCase, operand: Operand) -> bool:
-    """Return True if 16-bit elements are in the lower halves of columns, as ``.pack::16b`` and ``.unpack::16b`` move them.
+    """Return True if the lower halves of columns hold 16-bit elements, as for ``.pack::16b`` and ``.unpack::16b``.
 
     The upper halves hold no elements, and ``.unpack::16b`` leaves undefined values there.
     """
@@ -148,7 +148,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """Return the bytes that fill elements outside the source, or None if the copy does not fill them."""
+    """Return the bytes that fill an element outside the source. Return None if the copy does not fill such elements."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -217,7 +217,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """Make all replicas of each source element, in threads or lanes, equal. Return the memory."""
+    """Make all replicas of a source element in threads or lanes equal, in place. Return the memory."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

@@ -1,4 +1,4 @@
-"""The rules for variants. Each rule is a function that raises a :class:`Counterexample` for a copy that breaks it.
+"""The rules for variants. A rule is a function that raises a :class:`Counterexample` for a copy that breaks the rule.
 
 Every rule takes a subject and a case, and returns True if the variant accepts the copy.
 """
@@ -27,7 +27,7 @@ from .widths import brute_force
 
 RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
 PURE = "hooks must give equal answers to equal requests, and must not print, read the environment or change arguments"
-ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise"
+ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise an exception"
 QUICK = "hooks must be quick"
 PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
 EXACTLY_ONCE = "every element must be moved exactly once"
@@ -92,7 +92,7 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
     """Check that a copy to other CTAs needs a cluster that has them."""
     unknown = attrs.evolve(request, cluster=None, cta_group=None)
     if partition_of(subject, unknown) is None:
-        raise Counterexample(LAUNCH, "the variant must accept the request with cluster None, got Decline", case)
+        raise Counterexample(LAUNCH, "the variant must accept a request without a cluster size, got a decline", case)
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
         raise Counterexample(LAUNCH, "the variant must decline a copy to another CTA in a cluster of one CTA", case)
@@ -130,13 +130,13 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 
 def decision_of(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCase | None = None) -> Any:
-    """Return the variant's partition of a request, or the hook's answer if predicate or partition do not accept the request."""
+    """Return the answer of the partition hook, or of the predicate if the predicate does not accept the request."""
     answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
     return ask(subject, "tilecopy_partition", request, case, PARTITION) if isinstance(answer, tc.Accept) else answer
 
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
-    """Return the variant's reason to decline a copy, "" if it accepts the copy, or None if dispatch skips the variant."""
+    """Return the reason why the variant declines a copy, "" if it accepts, or None if dispatch skips the variant."""
     if (asked := request_of(subject, case)) is None:
         return None
     decision = decision_of(subject, asked[1], case)
@@ -165,7 +165,7 @@ def _judge_partition(first: Any, second: Any, case: CopyCase) -> None:
     if first is None:
         why = "tilecopy_partition returned None"
     elif snapshot(first) != snapshot(second):
-        why = f"two calls gave different partitions: {summary}, then {_summary_text(second)}"
+        why = f"two calls must give equal partitions, got {summary}, then {_summary_text(second)}"
     elif not callable(getattr(first, "summary", None)):
         why = f"{type(first).__name__} must have a method summary()"
     elif not isinstance(summary, str) or "\n" in summary or not summary.strip():
@@ -235,7 +235,7 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
             moves = (subject.moves or moves_of)(request, partition, symbols)
             listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
-            raise Counterexample(AGREES, f"listing the moves failed: {type(error).__name__}: {error}", d) from error
+            raise Counterexample(AGREES, f"listing the moves raised {type(error).__name__}: {error}", d) from error
         if listed_moves is None:
             return False
         if why := why_wrong(d, values, listed_moves):
@@ -256,9 +256,9 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
     if wanted is not None and vec_bits < wanted:
         if any(applies(case) for applies in subject.expected_narrow.values()):
             return
-        why = f"vectors have {vec_bits} bits, but {wanted} bits fit ({_summary_text(partition)})"
+        why = f"vectors must have {wanted} bits, the widest that fit, got {vec_bits} bits ({_summary_text(partition)})"
     else:
-        why = f"vectors have {vec_bits} bits, but at most {wanted} bits fit every start"
+        why = f"vectors must have at most {wanted} bits to fit every start, got {vec_bits} bits"
     kernel = None
     with contextlib.suppress(Counterexample):  # another rule checks that the copy can be emitted
         kernel = build_kernel(subject, case)
@@ -292,13 +292,13 @@ def copy_instructions(kernel: tc.BuiltKernel | None, name: str) -> list[tuple[in
 
 
 def shown(rule: str, found: str, case: CopyCase, kernel: tc.BuiltKernel | None, line: int) -> Counterexample:
-    """Return a counterexample that quotes line number ``line`` of the kernel's PTX, or no line if it is 0."""
+    """Return a counterexample that quotes a line of the kernel's PTX. If the line number is 0, no line is quoted."""
     text = kernel.ptx.split("\n")[line - 1] if kernel is not None and line else ""
     return Counterexample(rule, found, case, line=line, text=text)
 
 
 def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> int:
-    """Return the line number of the copy's first PTX instruction that moves data, or 0. ``space`` selects a state space."""
+    """Return the PTX line of the copy's first instruction that moves data in ``space``, or 0 if there is none."""
     lines = copy_instructions(kernel, name)
     return next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
 
@@ -310,7 +310,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
     first, second = build_kernel(subject, case), build_kernel(audited, case)
     if first is None or second is None:
         if first is not second:
-            raise Counterexample(DETERMINISTIC, "one build declines the copy, and another build emits it", case)
+            raise Counterexample(DETERMINISTIC, "one build declines the copy, but another build lowers it", case)
         return False
     for _ in range(5):  # the quickest call counts, because the machine may be busy
         if auditor.slow:
@@ -323,12 +323,12 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
         raise shown(DETERMINISTIC, why, case, first, number)
     for number, line in copy_instructions(first, subject.name):
         if "decoy" in str(line):
-            raise shown(OWN_OPERANDS, "the PTX names memory that is not an operand of the copy", case, first, number)
+            raise shown(OWN_OPERANDS, "the PTX must not name memory that is no operand", case, first, number)
     return True
 
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel | None = None) -> bool:
-    """Check that the emulator's results are equal to the oracle's, and that each element is moved once. A kernel may be built before."""
+    """Check that the emulator's results equal the oracle's and that elements are moved once. Build a None kernel."""
     kernel = kernel or build_kernel(subject, case)
     if kernel is None:
         return False
@@ -337,7 +337,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.Buil
     source_before = source.copy()
     report = emulate(subject, case, kernel, source, target)
     if not np.array_equal(source_before, source):
-        raise Counterexample(RESULT, "the kernel changed the source's memory", case)
+        raise Counterexample(RESULT, "the kernel must not change the source's memory", case)
     if not np.array_equal(wanted, target):
         _blame(subject, case, kernel, wanted, target)
     _count(subject, case, kernel, report)
@@ -443,7 +443,7 @@ def _count(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, re
     wanted = oracle.count_written(case) * case.elem_bytes
     if total > wanted:
         why = (
-            f"the copies must write {wanted} bytes, got {total}: too many threads ({report.lines.get(worst[1], 0)}) execute "
+            f"copies must write {wanted} bytes, got {total} bytes: too many threads ({report.lines.get(worst[1], 0)}) execute "
             "the line below, or the line writes bytes twice"
         )
         raise shown(EXACTLY_ONCE, why, case, kernel, worst[1])

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that draw cases."""
+"""Hypothesis strategies that draw test cases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Drawn:
 
 @st.composite
 def cases(draw: st.DrawFn, case_space: CaseSpace) -> CopyCase:
-    """Draw a case."""
+    """Draw a test case."""
     case = describe(_Drawn(draw), case_space)
     assume(case is not None)
     assert case is not None
@@ -46,7 +46,7 @@ def requests(
     dtypes: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
 ) -> st.SearchStrategy[CopyCase]:
-    """Return a strategy of cases that match the record of a variant. The variant may decline some of them.
+    """Return a strategy of test cases that match a variant's record. The variant may decline some of the cases.
 
     Args:
         variant: a record, a module or object with the hooks, or the name of an installed variant.

@@ -39,7 +39,7 @@ SHRINK_EXAMPLES = 200
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
-    """Return the targets in a list such as ``sm_90,sm_100a``. A name without suffix stands for all targets of its architecture.
+    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without suffix selects an architecture.
 
     Raises:
         RequestError: a name is not a target.
@@ -71,7 +71,7 @@ def for_all(
     least: int = 1,
     shrink: bool = True,
 ) -> int:
-    """Check a rule on drawn copies, and raise the counterexample of the smallest copy that breaks it.
+    """Check a rule on drawn copies. Raise the counterexample of the smallest copy found that breaks the rule.
 
     Args:
         subject: the variant.
@@ -211,7 +211,7 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> VariantUnderTest:
-        """Return the variant to test, with this class's attributes. The environment selects the targets."""
+        """Return the variant to test, with the attributes of this class. The environment can restrict the targets."""
         about = {name: getattr(cls, name) for name in VariantSuite.__annotations__.keys() - _OF_THE_TESTS}
         subject = VariantUnderTest.of(cls.plugin, **about)
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
@@ -241,7 +241,7 @@ class VariantSuite:
         self._hold(properties.hooks_are_pure, 2)
 
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
-        """Check that partitions move each element once, to its location, in vectors as wide as a brute-force search finds."""
+        """Check that partitions move each element once, to the right location, in the widest vectors that fit."""
         if not self._hold(properties.partition_agrees, 2, least=0):
             pytest.skip("only widths were checked, because the partitions have no method moves(request, values)")
 
@@ -250,7 +250,7 @@ class VariantSuite:
         self._hold(properties.text_is_own, 1)
 
     def test_no_copy_is_declined_for_its_notation(self) -> None:
-        """Check that equal layouts in another notation (fused, split, of extent 1, more dimensions) get the same answer."""
+        """Check that the variant's answer is equal for other notations of a layout, such as fused or split iters."""
         self._hold(equivalent_layouts_agree, 0.5, least=0)
 
     def test_results_are_those_of_the_oracle(self) -> None:
@@ -266,10 +266,10 @@ class VariantSuite:
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
         """Check copies of arrays with more than 2**31 elements. Only the elements of the box take memory."""
         if not checks.far_places_are_right(self.subject()):
-            pytest.skip("no copy of the variant can have a stride of 2**31 elements in global memory")
+            pytest.skip("no drawn copy can have a stride of 2**31 elements in global memory")
 
     def test_each_step_of_the_completion_is_needed(self) -> None:
-        """Check that each completion step is needed: without it, some copy must be a hazard or have a wrong result."""
+        """Check that each completion step is needed: without it, a copy must cause a hazard or have a wrong result."""
         checks.steps_are_needed(self.subject())
 
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
@@ -280,10 +280,10 @@ class VariantSuite:
     def test_other_processes_give_the_same_answers(self) -> None:
         """Compare the variant's answers with those of processes with another hash seed and another order of requests."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("other processes can only test a variant's name, a module or a module's attribute")
+            pytest.skip("another process can import only a variant's name, a module or a module's attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
-        """Check that copies that leave out an option, in a kernel and in a plan, are declined or lowered."""
+        """Check that the variant lowers or declines copies without an option, in a kernel and in a plan."""
         checks.falls_back(self.subject())
 
     def test_the_gpu_gives_the_same(self) -> None:

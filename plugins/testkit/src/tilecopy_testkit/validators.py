@@ -24,7 +24,7 @@ NotEmpty = msgspec.Meta(min_length=1)
 
 
 def name_of(*names: str) -> msgspec.Meta:
-    """Return the constraint that a text must be one of ``names``."""
+    """Return the constraint that a string must be one of ``names``."""
     return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 
@@ -56,7 +56,7 @@ VALUES = mapping_of(Validator("an integer", is_int_like))
 MAYBE_FUNCTION = optional(FUNCTION)
 _BITS = tuple_of(integer_in(1, 1024))
 WIDTHS = Validator(
-    "a tuple of widths in bits, widest first, or () to skip their comparison",
+    "a tuple of widths in bits, widest first, or () to skip the comparison of widths",
     lambda value: _BITS.fits(value) and list(value) == sorted(value, reverse=True),
 )
 OUTSIDE = Validator(

@@ -33,7 +33,7 @@ MOST_SECONDS = 120
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a name by which another process finds a plugin: a variant's name, ``MODULE:`` or ``MODULE:NAME``; or None."""
+    """Return a plugin's name for another process, such as ``MODULE:NAME``. Return None if there is no such name."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -44,7 +44,7 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return the reason to decline a case, or its partition and PTX, as texts."""
+    """Return the reason to decline, or the partition and PTX, as strings. Return {} if dispatch skips the variant."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
@@ -63,14 +63,14 @@ def _plain(value: Any) -> str:
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """Return the answers to all cases, by the key of the case. They are computed in the order of ``cases``."""
+    """Return the answer to each test case, by the case's key. The variant answers in the order of ``cases``."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases, from one process per hash seed. Return None if other processes cannot import the plugin."""
+    """Return the answers to the reversed cases, a dict per hash seed. Return None if none can find the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
@@ -119,7 +119,7 @@ def _reply(folder: Path, path: list[str], question: bytes) -> Any:
 
 
 def main() -> None:
-    """Write a line of JSON for each question on standard input: the answers, or a text that says what failed."""
+    """Write a line of JSON for each question on standard input: the answers, or an error message."""
     warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)  # this process starts no threads
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what plugins print is not a reply

@@ -59,7 +59,7 @@ def source_of(plugin: Any) -> Source:
 
 @attrs.frozen(eq=False)
 class VariantUnderTest:
-    """A frozen record of a variant to test, with the space of its copies and the parts of its harness.
+    """A frozen record of a variant to test, the copies to draw, and the parts of the harness.
 
     Attributes:
         plugin: the module, object or name.
@@ -97,7 +97,7 @@ class VariantUnderTest:
         draws: OwnDraws | None = None,
         **more: Any,
     ) -> VariantUnderTest:
-        """Return the record of a plugin to test. ``more`` sets other fields of the record.
+        """Return a plugin as a variant under test. ``more`` sets other fields of this class.
 
         Raises:
             PluginError: the plugin cannot be loaded, or is not a variant.
@@ -127,7 +127,7 @@ class VariantUnderTest:
         return bool(self.steps) or self.record.completion in COMPLETIONS
 
     def with_wrapper(self, wrapper: Any) -> VariantUnderTest:
-        """Return the variant with another registry that also has the plugin ``wrapper``, with hook wrappers."""
+        """Return the variant under test with a new registry that also has ``wrapper``, a plugin of hook wrappers."""
         registry = tc.Registry([self.source], environ={"TILECOPY_STRICT": "1"})
         registry.register(wrapper, name="tilecopy_testkit_watcher")
         return attrs.evolve(self, registry=registry)

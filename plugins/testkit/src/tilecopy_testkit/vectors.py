@@ -1,4 +1,4 @@
-"""Test vectors: launches that were recorded on a GPU. Tests replay them on the emulator, without a GPU.
+"""Test vectors: launches that were recorded on a GPU. Tests replay these launches on the emulator, without a GPU.
 
 If one author writes both a variant and the emulator's handler of its instruction, both may have the same mistake. A test vector
 finds it. A file of test vectors is JSON::
@@ -42,7 +42,7 @@ AS_RECORDED = "the results of the emulator must be equal to those recorded on th
 
 @attrs.frozen(field_transformer=typed_fields)
 class RecordedLaunch:
-    """A frozen record of one launch.
+    """A frozen record of one launch: a kernel, its arguments, and their contents after the launch on a GPU.
 
     Attributes:
         name: what the launch tests.
@@ -73,7 +73,7 @@ class RecordedLaunch:
         ]
 
     def replay(self) -> None:
-        """Run the launch on the emulator and compare the results.
+        """Run the launch on the emulator, and compare the arrays with the recorded ones.
 
         Raises:
             Counterexample: a byte differs from the recorded one, or the emulator rejects the kernel.
