@@ -102,7 +102,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run_ptx("garbage", [], grid=1, block=32),
             UnsupportedPtxError,
-            "PTX line 1: expected .version, got 'garbage': a text begins with .version and .target",
+            "PTX line 1: expected .version, got 'garbage': PTX text must begin with .version and .target",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def run_ptx(
     _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
     if shared_bytes > MAX_SHARED_BYTES:
         raise LaunchError(
-            f"{where}: shared memory, static and dynamic, must be at most {MAX_SHARED_BYTES} bytes, got {shared_bytes}"
+            f"{where}: static plus dynamic shared memory must be at most {MAX_SHARED_BYTES} bytes, got {shared_bytes}"
         )
     memory = GlobalMemory()
     fits = variables is None or (isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables))

@@ -137,7 +137,7 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """Return the module variable with a given C++ or PTX name."""
+    """Return the module variable with a given C++ or PTX name. Raise LaunchError unless exactly one variable has it."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -174,7 +174,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
             block = _block_of(argument, name, place)
             if len(block.data) != parameter.bytes:
                 raise LaunchError(
-                    f"{place}: a structure must have {parameter.bytes} bytes, got {len(block.data)}: pass numpy.int64(3) or "
+                    f"{place}: the structure must have {parameter.bytes} bytes, got {len(block.data)}: pass numpy.int64(3) or "
                     "numpy.float64(0.5) for a number of 8 bytes, Pointer(array) for a pointer"
                 )
             return block
@@ -183,18 +183,18 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
     if argument is not None and not isinstance(argument, (Pointer, TensorMap, list, tuple)):
         array = _as_array(argument, place)
         if isinstance(argument, Struct):
-            rule = f"the parameter is .{parameter.type}, got a structure: pass Pointer(Struct(...)) for its address"
+            rule = f"the argument for .{parameter.type} must be a number, not a structure: pass Pointer(Struct(...))"
             raise LaunchError(f"{place}: {rule}")
         if array is None:
             number = _number(parameter, argument, place)
             if type.endswith("*") and any(number):
                 raise LaunchError(
-                    f"{place}: the parameter is {type}, got the number {short_repr(argument)}: pass an array, or None for a null pointer"
+                    f"{place}: the argument for {type} must be an array, or None for a null pointer, got the number {short_repr(argument)}"
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
-        rule = f"the parameter is {type or '.' + parameter.type} (not a pointer)"
-        raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}: pass a number")
+        rule = f"the argument must be a number for the parameter {type or '.' + parameter.type}"
+        raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}")
     if array is not None:
         _check_dtype(array.dtype, type, place)
     return _block_of(
@@ -209,7 +209,7 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
         return
     if dtype.itemsize != wanted.itemsize or (wanted.itemsize > 2 and (dtype.kind == "f") != (wanted.kind == "f")):
         how = f"pass array.astype(numpy.{wanted}), or array.view(numpy.uint8) for its bytes"
-        raise LaunchError(f"{place}: the parameter is {type}, got an array of {dtype}: {how}")
+        raise LaunchError(f"{place}: the array's dtype must match the parameter {type}, got {dtype}: {how}")
 
 
 def _block_of(value: Any, name: str, place: str) -> _Block:
@@ -356,7 +356,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
         raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))
     except (TypeError, ValueError):
         raise LaunchError(
-            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got {type(argument).__name__} {short_repr(argument)}: {how}"
+            f"{place}: the argument must be a structure of {parameter.bytes} bytes, got {type(argument).__name__} {short_repr(argument)}: {how}"
         ) from None
     if (
         isinstance(argument, np.ndarray)
@@ -365,7 +365,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
         and argument.dtype != np.uint8
     ):
         raise LaunchError(
-            f"{place}: the parameter is a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}; "
+            f"{place}: the argument must be a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}; "
             f"pass Struct(array) for an array of numbers in a structure"
         )
     if len(raw) != parameter.bytes:
@@ -377,7 +377,7 @@ def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
     """Return the bytes of a number for a parameter of type half or bfloat16."""
     if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
-            f"{place}: the parameter may be a half or a bfloat16, got {value!r} without a type: pass numpy.float16({value!r}) or "
+            f"{place}: the number must have a type, half or bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
             f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
         )
     form = F16 if type == "__half" else BF16
@@ -396,7 +396,7 @@ def _number(parameter: Parameter, argument: Any, place: str) -> bytes:
     if isinstance(argument, (float, np.floating)) and kind in "fb" and size in (2, 4, 8):
         return _float(argument, parameter, place)
     if isinstance(argument, (float, np.floating)):
-        raise LaunchError(f"{place}: the parameter is .{parameter.type}, got the float {argument!r}: pass an integer")
+        raise LaunchError(f"{place}: the argument for .{parameter.type} must be an integer, got the float {argument!r}")
     try:
         value = operator.index(argument)
     except Exception:  # raised by a method of the object

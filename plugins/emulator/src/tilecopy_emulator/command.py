@@ -130,7 +130,7 @@ class _EmulateCommand(ResultCommand):
     """The command ``emulate``, with its exit statuses, and with errors as annotations."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and print its result. Give an error its exit status, and raise it again."""
+        """Run the command and print its result. Set the exit status of an error before raising it again."""
         try:
             return super().invoke(ctx)
         except (TilecopyError, MemoryError) as error:
@@ -151,10 +151,10 @@ class _EmulateCommand(ResultCommand):
 )
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option("--entry", help="The kernel to run, if the file has several; a C++ template such as axpy<float>.")
+@click.option("--entry", help="The kernel to run, if the file has several. A C++ template is named as axpy<float>.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="Number of CTAs: X, X,Y or X,Y,Z.")
-@click.option("--block", callback=_dim3, help="Threads per CTA: X, X,Y or X,Y,Z; by default the kernel's .reqntid.")
-@click.option("--cluster", callback=_dim3, help="CTAs per cluster; by default the kernel's .reqnctapercluster.")
+@click.option("--block", callback=_dim3, help="Threads per CTA: X, X,Y or X,Y,Z. The default is the kernel's .reqntid.")
+@click.option("--cluster", callback=_dim3, help="CTAs per cluster. The default is the kernel's .reqnctapercluster.")
 @click.option(
     "--dynamic-shared",
     "dynamic_shared_bytes",
@@ -270,7 +270,7 @@ def _in_words(report: Report, kernel: str) -> str:
     lines.append(f"{kernel}: {report.threads} threads, {sum(report.instructions.values())} instructions, no hazard")
     lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.approximate:
-        lines.append(f"  instructions whose last bits may differ from a GPU's: {', '.join(report.approximate)}")
+        lines.append(f"  results may differ from a GPU's in the last bits for: {', '.join(report.approximate)}")
     lines += [f"  {name}: {count}" for name, count in sorted(report.counters.items())]
     if report.not_counted:
         lines.append(f"  accesses to shared memory are not counted for: {', '.join(report.not_counted)}")

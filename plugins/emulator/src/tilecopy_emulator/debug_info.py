@@ -66,7 +66,7 @@ class SourceLocation:
             return self.file
 
     def text(self, sources: Mapping[str, str]) -> str:
-        """Return the text of the source line, from ``sources`` or from the file, or "" if the file cannot be read."""
+        """Return the source line, from ``sources`` or else from the file. Return "" if the file cannot be read."""
         whole = sources.get(self.file)
         if whole is None:
             path = Path(self.file)
@@ -81,7 +81,7 @@ class SourceLocation:
         return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
-        """Return lines for a message: the innermost location outside library headers, and each of its callers."""
+        """Return lines of a message: the innermost location outside library headers, then the location's callers."""
         chain = self.chain()
         first = chain.index(self.outside_libraries())
         lines = []
@@ -118,7 +118,7 @@ class LineTable:
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
-        """Add the body of ``.section .debug_str``. It has the names of functions."""
+        """Add the body of ``.section .debug_str``, which has the names of functions."""
         label = ""
         for line in text.split("\n"):
             name, colon, rest = line.rpartition(":")
@@ -134,7 +134,7 @@ class LineTable:
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
-        """Return the location of a ``.loc`` directive in a function called at ``caller``, or None if its file has no ``.file`` directive."""
+        """Return the location of a ``.loc`` in a function called at ``caller``. Return None without its ``.file``."""
         file = self._files.get(line.file)
         if file is None:
             return None
@@ -148,7 +148,7 @@ class LineTable:
 
 
 def readable(name: str) -> str:
-    """Return the demangled name of a function or of a variable in a function, or "" if it is not a plain or nested name."""
+    """Demangle the name of a function or of a variable in a function. Return "" unless it is a plain or nested name."""
     if local := _LOCAL.fullmatch(name):
         return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
     start = _MANGLED.match(name)

@@ -1,4 +1,4 @@
-"""The table of opcodes: the kind and the memory accesses of each, and functions that derive properties of a program from it.
+"""The table of opcodes, with their kinds and memory accesses. Functions derive properties of a program from the table.
 
 The spelling and the operands of an opcode are in the core's table (:mod:`tilecopy_core.ptx.instructions`) and are not
 repeated here; :func:`modifiers_of` parses its modifiers.
@@ -162,7 +162,7 @@ def effect_of(opcode: tuple[str, ...]) -> Effect:
 
 @attrs.frozen
 class Modifiers:
-    """The parsed modifiers of an opcode that accesses memory. Their order is free; the first of several spaces or types counts.
+    """The parsed modifiers of an opcode that accesses memory. The first of several spaces or types is used.
 
     ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
     elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order, without cache hints.
@@ -258,7 +258,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Return True if an instruction may read memory. An opcode that is not in the table may read it."""
+    """Return True if an instruction may read memory. An opcode outside the table may read memory."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 
@@ -310,7 +310,7 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return the name of an instruction if a copy engine makes its shared-memory accesses, so that a profile omits them, else ``""``."""
+    """Return an instruction's name if a copy engine makes its shared-memory accesses (not profiled), else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

@@ -47,7 +47,7 @@ class EmulatorExecutor:
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """Return a row for each set of instructions that another package adds: its name, the package, and why it is ignored (or "")."""
+        """Return a row per set of instructions that a package adds: name, package, and why it is ignored (or "")."""
         return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(

@@ -87,7 +87,7 @@ __all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:
-    """Return handlers for instructions that only use registers, from forms that :func:`form` returned.
+    """Return handlers of instructions that use only registers. :func:`form` returns the forms.
 
     For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
     its modifiers, the types, the roles of results and operands, and a function from the mode to a function of unsigned NumPy arrays.
@@ -103,7 +103,7 @@ def arithmetic(*forms: Form) -> dict[str, Handler]:
 
 
 def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> None:
-    """Check the global bytes of a bulk copy: address and size must be multiples of 16, and all bytes inside one array.
+    """Check that a bulk copy's global address and size are multiples of 16, and that one array contains all bytes.
 
     Args:
         machine: the machine whose step calls this.

@@ -49,12 +49,12 @@ class ReportedAccess:
 
     @property
     def source_line(self) -> tuple[str, int]:
-        """The file and line outside library headers, or "" and the line of the PTX text."""
+        """The innermost file and line outside library headers. Without one, "" and the line of the PTX text."""
         place = self.place.outside_libraries() if self.place else None
         return (place.file, place.line) if place else ("", self.line)
 
     def data(self, sources: Mapping[str, str]) -> dict[str, Any]:
-        """Return the access as a JSON object. Its source locations are innermost first, and those in library headers come last."""
+        """Return the access as a JSON object. Source locations are innermost first, but library headers come last."""
         places = [] if self.place is None else self.place.chain()
         return {
             "thread": self.thread,
@@ -123,7 +123,7 @@ class Hazard:
         )
 
     def error(self, sources: Mapping[str, str]) -> HazardError:
-        """Return the hazard as an exception; its text quotes the lines of the sources."""
+        """Return the hazard as an exception. The message quotes source lines."""
         error = HazardError(
             "\n".join(self._lines(sources)),
             kind=self.kind, line=self.line, threads=self.threads, bytes=self.bytes, cause=self.cause,
@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the exception for the first hazard. Its ``others`` and its notes contain one hazard for each other cause."""
+    """Return the exception for the first hazard. The exception's ``others`` and notes have one per other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:
@@ -171,7 +171,7 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Return the first lane's bytes as text in the type of the instruction: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
+    """Format the first lane's bytes in the instruction's type: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

@@ -63,7 +63,7 @@ def printable(text: str) -> str:
 
 @attrs.frozen
 class Memory:
-    """An address operand: ``[base + offset]``; base is a register or variable name, or ``""``."""
+    """An address operand: ``[base + offset]``. The base is the name of a register or variable, or ``""``."""
 
     base: str
     offset: int
@@ -80,14 +80,14 @@ class TensorAddress:
 
 @attrs.frozen
 class Braces:
-    """A braced operand: ``{%r0, %r1}``; ``_`` for an unused element."""
+    """A braced operand: ``{%r0, %r1}``. An unused element is ``_``."""
 
     items: tuple[str, ...]
 
 
 @attrs.frozen
 class Pair:
-    """Two results: ``p|q``; ``_`` for an unused result."""
+    """Two results: ``p|q``. An unused result is ``_``."""
 
     first: str
     second: str
@@ -208,13 +208,13 @@ class Variable:
 
 
 def shown_name(variable: Variable) -> str:
-    """Return the name of a variable in C++, or its PTX name if that cannot be demangled."""
+    """Return the C++ name of a variable. Return its PTX name if the name cannot be demangled."""
     return readable(variable.name) or variable.name
 
 
 @attrs.frozen(eq=False)
 class Program:
-    """A parsed kernel; calls are expanded in place.
+    """A parsed kernel, with calls expanded in place.
 
     Attributes:
         name: of the entry.

@@ -100,7 +100,7 @@ def _with_checks(
             outside = (signed < check.lower) | (signed > check.upper)
             if outside.any():
                 position, copy = (int(index) for index in np.argwhere(outside)[0])
-                what = f"the index must be {check.lower} to {check.upper}, got {int(signed[position, copy])}"
+                what = f"the index must be from {check.lower} to {check.upper}, got {int(signed[position, copy])}"
                 machine.hazard("bounds", what, lanes, position, copy=copy)
 
         return run
@@ -120,7 +120,7 @@ def _reserves(program: Program, *names: str) -> bool:
 def lay_out_shared(
     program: Program, dynamic_bytes: int, pool: Sequence[tuple[str, int, int]], gap_bytes: int = 0
 ) -> tuple[dict[str, int], tuple[SharedVariable, ...], int]:
-    """Return the symbols, the variables and the size of a CTA's shared memory.
+    """Lay out a CTA's shared memory. Return the offset of each symbol, the variables, and the size in bytes.
 
     ``program``: declares the variables; ``dynamic_bytes``: size of the ``.extern`` array; ``pool``: buffers in that
     array, if they are known: name, offset, bytes; ``gap_bytes``: after each variable, so that an access past its end is in no variable.

@@ -85,7 +85,7 @@ def compile_cuda(
         TargetError: the target is not known.
     """
     where = "run_cuda"
-    demand(where, "source", source, _is_text(source) and bool(source.strip()), "the text of a CUDA C++ file")
+    demand(where, "source", source, _is_text(source) and bool(source.strip()), "a string of CUDA C++")
     fits = entry is None or (_is_text(entry) and bool(entry.strip()) and entry.isprintable())
     demand(where, "entry", entry, fits, "the name of a kernel, or None")
     fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
@@ -358,7 +358,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
 
 
 def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _Compiled:
-    """Compile a whole file by nvcc; if nvcc is not installed, the log says so."""
+    """Compile a whole file by nvcc. If nvcc is not installed, return a log that says so."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return _Compiled("", "nvcc is not installed; it could compile a file with host code")

@@ -1,4 +1,4 @@
-"""Standard headers for NVRTC, because it has none. Each one is a file of this package, a header of libcu++, or empty.
+"""The standard headers, which NVRTC lacks. Each one is a file of this package, a header of libcu++, or empty.
 
 They are passed in memory. NVRTC has ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` built in, and
 libcu++ has the parts of C++ that kernels can use. The rest is only for the host.
@@ -71,7 +71,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return the text for a missing header: the 16-bit types for headers of cuBLAS and PyTorch, else an empty text."""
+    """Return the text of a missing header: the 16-bit types for headers of cuBLAS and PyTorch, else an empty string."""
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 

@@ -96,7 +96,7 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">\n]+)')
 
 
 def header_names(text: str) -> list[str]:
-    """Return the names of the headers that a text includes."""
+    """Return the names of the headers that a source text includes."""
     matches = (_INCLUDE.match(token.text) for token in tokens_of(text) if token.kind == "line")
     return [match[1] for match in matches if match]
 
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> tuple[CppToken, ...]:
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """Return the qualifiers such as ``__device__`` that mark device code, and the macros in the files that expand to one."""
+    """Return the qualifiers of device code, such as ``__device__``. Include macros of the files that expand to one."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -133,7 +133,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
 
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
-    """Return the text of a file with spaces in place of some declarations; line numbers and preprocessor lines stay."""
+    """Replace some declarations in a file's text by spaces. Line numbers and preprocessor lines do not change."""
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
     for declaration in sorted(left_out, key=lambda declaration: declaration.start):
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line. If that is a use of a macro, add the macro's other uses outside functions."""
+    """Return the innermost host declaration at each line. For a macro use, add the macro's uses outside functions."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]

@@ -1,4 +1,4 @@
-"""The template instances of kernels that host code launches; NVRTC compiles only instances that are requested by name."""
+"""The template instances of kernels that host code launches. NVRTC compiles only the instances that are requested."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _known_outside(file: SourceFile, arguments: Sequence[CppToken]) -> bool:
 
 
 def template_parameters(function: Declaration) -> dict[str, bool]:
-    """Return the names of a function's template parameters, and whether each has a default argument."""
+    """Return a dictionary from a function's template parameters to True if the parameter has a default argument."""
     parameters, depth, name, default = dict[str, bool](), 0, "", False
     for token in function.head[1:] if function.head and function.head[0].text == "template" else ():
         depth += (token.text in ("<", "(")) - (token.text in (">", ")"))

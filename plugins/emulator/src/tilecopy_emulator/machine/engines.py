@@ -63,7 +63,7 @@ class Engines:
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """Replicate the operations for every cluster of the batch. Return the new ones by old number and cluster."""
+        """Replicate the operations for every cluster of the batch. Map (old number, cluster) to new operation."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -179,7 +179,7 @@ class Engines:
         return barrier
 
     def complete_oldest(self) -> bool:
-        """Complete the oldest operation, because no thread can run. Return True if there was one."""
+        """Complete the oldest operation, because no thread can run. Return False if no operation is in flight."""
         if self.pending:
             operation = self.pending.pop(0)
             at, self.machine.at = self.machine.at, operation.at
@@ -192,7 +192,7 @@ class Engines:
         return False
 
     def leaving(self, ending: Any) -> set[int]:
-        """Check that exiting lanes waited for their copies, and that no copy still uses a CTA that exits. Return the CTAs that exit."""
+        """Check that exiting lanes waited for their copies, and that no copy uses an exiting CTA. Return these CTAs."""
         machine = self.machine
         gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:
@@ -257,7 +257,7 @@ class Engines:
     def check_proxy(
         self, lane: int, cells: Any, action: str, *, stamps: Any = None, other: str = "", more: str = ""
     ) -> None:
-        """Check that ``fence.proxy.async`` separates ordinary writes of bytes from their access by the async proxy.
+        """Check that ``fence.proxy.async`` separates ordinary writes from later accesses by the async proxy.
 
         ``lane``: issues the operation; ``cells``: of shared memory; ``action``: the verb of the access, such as "read";
         ``stamps``: of their last writers, if they were overwritten since; ``other``: the name of another fence that
@@ -430,7 +430,7 @@ class Engines:
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """Execute ``cp.async.bulk.wait_group``: complete the thread's older groups (or the reads of their sources)."""
+        """Execute ``cp.async.bulk.wait_group``: complete the thread's older groups, or only their reads."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

@@ -1,4 +1,4 @@
-"""The detector of loops without progress. It finds states that repeat; it does not limit the number of steps."""
+"""The livelock detector. It reports a state that repeats. It does not limit the number of steps."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class LivelockDetector:
         if repeats:
             why = "registers and memory return to an earlier state"
         elif any(effect_of(instructions[place].opcode).kind in ("store", "atomic") for place in body):
-            why = "no instruction waits, or reads what the loop writes"
+            why = "no instruction waits, and none reads what the loop writes"
         machine.hazard("endless", f"the loop never ends: {why}", lanes, at=at)
 
     def _poll_target(self, instruction: Instruction, lanes: NDArray[np.int64]) -> str:

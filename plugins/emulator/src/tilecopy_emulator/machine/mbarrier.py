@@ -104,11 +104,11 @@ class Mbarriers:
                 )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
-        """Return the actor number that stands for operations that complete on an mbarrier in shadow memory."""
+        """Return the actor number in shadow memory of operations that complete on an mbarrier."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Return a description of the asynchronous operation that an actor number stands for, for messages."""
+        """Return a description, for messages, of the asynchronous operation with an actor number."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that wgmma.wait_group completed"
@@ -136,7 +136,7 @@ class Mbarriers:
                 )  # fmt: skip
             if not 1 <= counts[position] <= COUNT_LIMIT:
                 machine.hazard(
-                    "mbarrier", f"{shared.where(place)}: the count must be 1 to {COUNT_LIMIT}, got {int(counts[position])}",
+                    "mbarrier", f"{shared.where(place)}: the count must be from 1 to {COUNT_LIMIT}, got {int(counts[position])}",
                     lanes, position,
                 )  # fmt: skip
         shared.check_write(lanes, places, 8)
@@ -182,7 +182,7 @@ class Mbarriers:
         machine.launch.version += 1
 
     def use(self, lanes: Lanes, positions: Any, place: int) -> Mbarrier:
-        """Return the mbarrier at a shared-memory offset. Check that it is initialised, and that the init happens before this use."""
+        """Return the mbarrier at a shared-memory offset. Check that ``mbarrier.init`` happens before this use."""
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
@@ -194,7 +194,7 @@ class Mbarriers:
             fresh, where = members[new], positions[new]
             far = fresh // machine.threads != place // shared.size
             if far.any() and not barrier.fenced:
-                what = f"{barrier.name} of another CTA is used with no fence.mbarrier_init since its init"
+                what = f"{barrier.name} is in another CTA: fence.mbarrier_init.release.cluster must follow mbarrier.init before this use"
                 machine.hazard("mbarrier", what, lanes, int(where[np.argmax(far)]))
             cell = place // shared.cell
             stamps = np.broadcast_to(shared.shadow.writer[cell : cell + 1], fresh.shape)
@@ -203,7 +203,7 @@ class Mbarriers:
             if barrier.fenced:
                 known |= machine.barriers.passed[fresh] > barrier.fenced_phase
             who = machine.name_of(barrier.initialiser)
-            what = f"{barrier.name} is used with no barrier since its init by {who}"
+            what = f"{barrier.name}: bar.sync or a cluster barrier must order mbarrier.init by {who} before this use"
             machine.hazard_where(~known, "race", what, lanes, where, threads=(who,))
         barrier.used[members] = machine.launch.time.now
         return barrier
@@ -224,7 +224,7 @@ class Mbarriers:
         self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
         no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
     ) -> Any:  # fmt: skip
-        """Execute the arrivals of some lanes, each after its expect_tx if any. Return the states before the arrivals."""
+        """Execute arrivals of lanes, with ``tx`` each after its expect_tx. Return the states before the arrivals."""
         machine = self.machine
         index = machine.index(lanes)
         tokens = np.zeros(len(index), np.uint64)
@@ -274,8 +274,8 @@ class Mbarriers:
         columns = np.full(len(members), machine.order.barriers_at + barrier.column)
         known = machine.order.covers(members, keys, columns, np.full(len(members), barrier.done_at))
         machine.hazard_where(
-            ~known, "mbarrier", f"{barrier.name}: arrives in phase {barrier.phase} with no successful wait for phase "
-            f"{barrier.phase - 1} before it (more arrivals than the phase expects, or a wait is missing)",
+            ~known, "mbarrier", f"{barrier.name}: this thread arrives in phase {barrier.phase}, but has not waited for phase "
+            f"{barrier.phase - 1} (a wait is missing, or the phase has more arrivals than expected)",
             lanes, position + np.arange(len(members)),
         )  # fmt: skip
 
@@ -316,7 +316,7 @@ class Mbarriers:
             if sign > 0 and barrier.tx > 0 == barrier.pending:
                 counted = [copy.size for copy in self.machine.in_flight.values() if copy.barrier == place]
                 if sum(counted) == barrier.tx:
-                    what = f"{barrier.name}: copies in flight may complete phase {barrier.phase} before this expect_tx"
+                    what = f"{barrier.name}: copies in flight may complete phase {barrier.phase} before this expect_tx: execute it before the copies"
                     self.machine.hazard("mbarrier", what, lanes, position)
             self.add_tx(barrier, sign * int(amounts[position]), lanes, position)
             if sign < 0:
@@ -331,14 +331,14 @@ class Mbarriers:
             in_flight = self.machine.in_flight.values()
             late = next((copy for copy in in_flight if copy.barrier == barrier.place and copy.size), None)
             if late is not None:
-                what = f"the bytes of this copy complete phase {barrier.phase - 1}, but those of {late.describe()} may arrive first"
+                what = f"this copy's bytes complete phase {barrier.phase - 1}, but the phase may include bytes of {late.describe()}"
                 self.machine.hazard(
-                    "mbarrier", f"{barrier.name}: {what} (expect_tx counts fewer bytes than the copies write)", one
+                    "mbarrier", f"{barrier.name}: {what}: expect_tx must count the bytes of both copies", one
                 )
         self.machine.launch.version += 1
 
     def test(self, barrier: Mbarrier) -> bool:
-        """Complete the phase if no arrivals and no bytes are pending. Return True if it is complete."""
+        """Complete the phase if no arrivals and no bytes are pending. Return True if the phase was completed."""
         if barrier.pending or barrier.tx:
             return False
         machine = self.machine
@@ -362,7 +362,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Execute a wait. Return whether each lane's phase is complete, and a mask of the lanes that are not suspended (None: all).
+        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of lanes that run (None: all).
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.

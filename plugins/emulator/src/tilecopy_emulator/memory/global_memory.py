@@ -33,7 +33,7 @@ class GlobalAccesses(ShadowedMemory):
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
-        """Return ``(array, chosen, byte offsets)`` for each array of an access, after alignment and bounds checks; ``chosen``: a mask, or None for all."""
+        """Check an access. Return ``(array, chosen, byte offsets)`` per array; ``chosen`` is a mask (None: all)."""
         aligned = size & -size if size & (size - 1) else size
         low = addresses & np.uint64(aligned - 1)
         if low.any():
@@ -64,7 +64,7 @@ class GlobalAccesses(ShadowedMemory):
         return pieces
 
     def array_at(self, lanes: Lanes, address: int, addresses: Any, chosen: Any = None) -> GlobalArray:
-        """Return the array that contains an address."""
+        """Return the array that contains an address. Raise the hazard of an address outside all arrays."""
         number = (address >> WINDOW_BITS) - 1
         if not 0 <= number < len(self.arrays):
             position, copy = first_of(chosen) if chosen is not None else (0, 0)
@@ -168,7 +168,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check that a write is ordered after earlier accesses; ``raw``: its bytes, if lanes of a warp may write equal values; ``modifies``: True for an atomic.
+        """Check that a write is ordered after earlier accesses. ``raw``: the written bytes, if equal ones are allowed.
 
         Raises:
             IntraWarpConflict: lanes write to one place, and the values decide whether it is a hazard.
@@ -364,7 +364,7 @@ class GlobalAccesses(ShadowedMemory):
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
-    """Return False for every position. This judge treats every earlier access as unordered, so that the log keeps it."""
+    """Return False for every position: this judge treats all earlier accesses as unordered, so the log keeps them."""
     none = np.zeros(len(positions), bool)
     return none, none
 

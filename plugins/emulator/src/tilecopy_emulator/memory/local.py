@@ -36,7 +36,7 @@ class LocalMemory:
             self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
-        """Return the variable that contains a byte, and the byte's offset in it, for messages."""
+        """Return the name of a byte for a message: the variable that contains the byte, and an offset."""
         symbols = self.machine.launch.symbols.items()
         before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
         start, name = max(before, default=(0, "local"))
@@ -47,8 +47,8 @@ class LocalMemory:
         machine, index = self.machine, self.machine.index(lanes)
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
-        bad, have = sizes > (self.size - start).astype(np.uint64), self.size - self.bottom
-        machine.hazard_where(bad, "bounds", lambda at: f"alloca of {int(sizes[at])} bytes: the stack has {have}", lanes)
+        bad, free = sizes > (self.size - start).astype(np.uint64), self.size - start
+        machine.hazard_where(bad, "bounds", lambda i: f"alloca of {sizes[i]} bytes: {free[i]} bytes are free", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 

@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Mark the registers of one load instruction as poison. ``byte_origins``: of each lane's undefined bytes, else 0."""
+        """Mark a load's registers as poison. ``byte_origins``: the origin of each undefined byte, 0 if defined."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
@@ -77,7 +77,7 @@ class Memories(Registers):
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes after all checks of the access; ``origins``: where undefined bytes come from, of shape (n, access.bytes)."""
+        """Write bytes after all checks of the access. ``origins``, of shape (n, access.bytes): of undefined bytes."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
@@ -89,7 +89,7 @@ class Memories(Registers):
         )  # fmt: skip
 
     def atomic(self, lanes: Lanes, access: AccessKind, addresses: Any, update: Any) -> Any:
-        """Read, compute and write atomically, and return the old values; ``update(old, rows, columns)`` returns the new ones."""
+        """Execute an atomic operation. ``update(old, rows, columns)`` returns the new values. Return the old values."""
         if access.space == "":
             return self._generic(
                 lanes, access, addresses, lambda to, x, at, rows: self.atomic(to, x, at, _of_rows(update, rows))
@@ -134,7 +134,7 @@ class Memories(Registers):
 
     def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
         if kind == 3:
-            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} has no state space", lanes)
+            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no state space", lanes)
         space = ("global", "shared::cluster", "local")[kind]
         return lanes, attrs.evolve(access, space=space), addresses & np.uint64(0xFFFFFFFF) if kind else addresses
 

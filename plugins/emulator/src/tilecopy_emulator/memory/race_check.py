@@ -329,7 +329,7 @@ def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """Raise the hazard of an access to bytes that an operation in flight uses; ``cell``: the shadow cell of shared memory, or -1."""
+    """Raise the hazard of an access to bytes that an operation in flight uses. ``cell``: a shared-memory cell or -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")

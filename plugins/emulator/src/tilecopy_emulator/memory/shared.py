@@ -83,7 +83,7 @@ class SharedMemory(ShadowedMemory):
                     "bounds", f"0x{int(values[at]):x} is not an address in the CTA's shared memory", lanes, at
                 )
             machine.hazard(
-                "window", f"0x{int(values[at]):x} is an address in CTA {int(rank[at])} of the cluster"
+                "window", f"0x{int(values[at]):x} is in CTA {int(rank[at])} of the cluster"
                 + ("" if remote else "; use .shared::cluster to access it"), lanes, at,
             )  # fmt: skip
         aligned = aligned or min(size, 16)
@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return the variable that contains bytes, and their offsets in it, for messages."""
+        """Return the name of bytes for a message: the variable that contains the bytes, and offsets."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return the same text as :meth:`where`, from an offset in the shared memory of a CTA."""
+        """Return the name of bytes as :meth:`where` does. The offset is in the shared memory of one CTA."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"
@@ -252,7 +252,7 @@ class SharedMemory(ShadowedMemory):
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check that bytes were written, and that the writes are ordered before this read; ``loads``: unwritten bytes are allowed."""
+        """Check that bytes were written before this read, in order. With ``loads``, unwritten bytes are allowed."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -317,7 +317,7 @@ class SharedMemory(ShadowedMemory):
         return elements.view(np.uint8).reshape(len(places), words.shape[1], size)
 
     def put(self, places: Any, raw: Any) -> None:
-        """Write bytes at offsets in the batch's shared memory. Their shape must be broadcastable to (n, C, size)."""
+        """Write bytes at offsets in the batch's shared memory. The bytes must be broadcastable to (n, C, size)."""
         size = raw.shape[2]
         if size > 16:
             for part in range(0, size, 16):

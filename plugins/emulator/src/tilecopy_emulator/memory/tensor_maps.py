@@ -110,14 +110,14 @@ class TensorMap:
         hold("dtype", bits in (8, 16, 32, 64), "the name of an element type of 1, 2, 4 or 8 bytes")
         rank = len(items_of(self.sizes) or ())
         fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
-        hold("sizes", fits, "one to five extents of 1 to 2**31")
+        hold("sizes", fits, "one to five extents from 1 to 2**31")
         rule = "one stride per dimension except the innermost, each a multiple of 16 below 2**40"
         hold("strides_bytes", among("strides_bytes", rank - 1, 0, (1 << 40) - 1, 16), rule)
-        hold("box", among("box", rank, 1, 256), "one extent of 1 to 256 per dimension")
+        hold("box", among("box", rank, 1, 256), "one extent from 1 to 256 per dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
-        hold("box", row % 16 == 0, f"a box whose rows are a multiple of 16 bytes, not {row}")
-        rule = f"a box whose rows have at most {span} bytes for the swizzle {self.swizzle}, not {row}"
+        hold("box", row % 16 == 0, f"a box whose rows have a multiple of 16 bytes, not {row} bytes")
+        rule = f"a box whose rows have at most {span} bytes for the swizzle {self.swizzle}, not {row} bytes"
         hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
@@ -165,7 +165,7 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """Return the 128 bytes of a :class:`TensorMap` with these fields, for the emulator only. Use it instead of ``cuTensorMapEncodeTiled``.
+    """Return the 128 bytes of a :class:`TensorMap`, for the emulator only. Replaces ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.
@@ -180,7 +180,7 @@ def encode_map(facts: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(raw: bytes) -> TensorMap | str:
-    """Return the tensor map that 128 bytes encode, or a text about an invalid field, or "" if they are not a tensor map."""
+    """Decode 128 bytes. Return a tensor map, an error message for an invalid field, or "" for other bytes."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
         return ""
@@ -217,7 +217,7 @@ class TensorMaps:
             self._check_order(one, array, offset)
         tensor_map = decode(array.data[offset : offset + MAP_BYTES].tobytes())
         if isinstance(tensor_map, str):
-            why = tensor_map or "make it by tilecopy_emulator.tensor_map, not by cuTensorMapEncodeTiled"
+            why = tensor_map or "create it with tilecopy_emulator.tensor_map, not with cuTensorMapEncodeTiled"
             machine.hazard(
                 "descriptor", f"{array.where(offset, MAP_BYTES)} are not a tensor map of the emulator ({why})", one
             )

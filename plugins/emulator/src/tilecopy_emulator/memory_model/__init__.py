@@ -1,1 +1,1 @@
-"""The memory model: clocks of threads, stamps of bytes, and the semantics of accesses."""
+"""The memory model: the clocks of threads, shadow memory, and the semantics of accesses."""

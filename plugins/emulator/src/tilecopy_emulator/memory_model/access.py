@@ -37,7 +37,7 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Return shared addresses moved to the CTA of rank ``rank`` in the cluster; rank -1 leaves them unchanged."""
+    """Move shared addresses to the CTA with rank ``rank`` in the cluster. With rank -1, return them unchanged."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)

@@ -173,7 +173,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """Return the clock of some lanes. It covers everything that they did until now."""
+        """Return the clock of some lanes. It covers everything that these lanes did until now."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -187,7 +187,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return the clock of the completed mbarrier phases that a lane has observed. The lane's asynchronous operations have this clock.
+        """Return the clock of a lane's asynchronous operations: the clock of the mbarrier phases that it saw complete.
 
         The operation releases this clock when it completes, but not the accesses of its thread.
         """

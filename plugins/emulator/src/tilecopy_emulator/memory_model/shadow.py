@@ -36,17 +36,17 @@ _STRENGTHS = np.arange(32) % ENGINE
 
 
 def stamp(time: int, strength: int, actor: Any) -> Any:
-    """Return the stamp of an access, or an array of stamps if ``actor`` is an array."""
+    """Return the stamp of an access in shadow memory, or an array of stamps if ``actor`` is an array."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
 def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
-    """Return the stamp of an operation that has not completed."""
+    """Return the stamp in shadow memory of an operation that has not completed."""
     return stamp(FOREVER, strength, actor)
 
 
 def actor_of(stamps: Any) -> Any:
-    """Return the actors of stamps."""
+    """Return the actors in stamps of shadow memory."""
     return stamps & ACTOR_MASK
 
 
@@ -57,27 +57,27 @@ def barrier_of(actor: Any) -> tuple[Any, Any]:
 
 
 def time_of(stamps: Any) -> Any:
-    """Return the times of stamps."""
+    """Return the times in stamps of shadow memory."""
     return stamps >> TIME_SHIFT
 
 
 def strength_of(stamps: Any) -> Any:
-    """Return the strengths of stamps."""
+    """Return the strengths of accesses in stamps of shadow memory."""
     return _STRENGTHS[(stamps >> STRENGTH_SHIFT) & 31]
 
 
 def by_engine(stamps: Any) -> Any:
-    """Return True for stamps of writes by a copy engine."""
+    """Return True for each stamp of a copy engine's write."""
     return (stamps >> STRENGTH_SHIFT) & 31 >= REDUCED
 
 
 def is_reduction(stamps: Any) -> Any:
-    """Return True for stamps of reductions."""
+    """Return True for each stamp of a reduction."""
     return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
 
 def strength(scope: int, size: int) -> int:
-    """Return the strength of a strong access: a number that encodes its scope and size."""
+    """Return the strength of a strong access: an integer that encodes scope and size."""
     return 1 + (scope - 1) * SIZES + min(SIZES - 1, size.bit_length() - 1)
 
 
@@ -106,7 +106,7 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return True if strong accesses by any two threads do not race, because both have .gpu scope or wider and access the same bytes."""
+    """Return True if strong accesses by any two threads do not race: same bytes, and scope .gpu or wider for both."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
@@ -142,12 +142,12 @@ def _zeros(cells: int) -> Any:
         try:
             pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except (OSError, OverflowError) as error:
-            raise MemoryError(f"{8 * cells} bytes for the shadow of an array of {cells} cells") from error
+            raise MemoryError(f"{8 * cells} bytes of shadow memory for an array of {cells} cells") from error
         return np.frombuffer(pages, np.int64)
 
 
 class ShadowMemory:
-    """The shadow of one memory: stamps of the last accesses to each cell.
+    """The shadow memory of one memory: stamps with time and actor of the last accesses to each cell.
 
     ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
@@ -162,7 +162,7 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """Return this shadow memory repeated for ``copies`` clusters, with consecutive numbers for their actors.
+        """Return this shadow memory repeated for ``copies`` clusters. The numbers of their actors are consecutive.
 
         ``copies``: the number of clusters; ``shifts``: threads, mbarriers and operations of one cluster.
         """
@@ -180,7 +180,7 @@ class ShadowMemory:
         return new
 
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
-        """Check and record a read of cells (1-D), each with its stamp.
+        """Check and record reads of cells. ``cells`` and ``stamps`` are 1-D arrays of one length.
 
         Raises:
             Conflict: it races with an earlier write.
@@ -277,7 +277,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Return a conflict between lanes that wrote a cell in one instruction, in different warps if possible."""
+        """Return a conflict of lanes that wrote one cell in one instruction. Prefer lanes in different warps."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -397,7 +397,7 @@ class ShadowMemory:
             self.push(reads, in_flight_stamp(actor))
 
     def complete(self, actor: int, writes: Any, stamps: Any) -> None:
-        """Replace the in-flight stamps of an operation by the stamps of its completion."""
+        """Replace the stamps of an operation in flight by stamps of the completed operation."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]

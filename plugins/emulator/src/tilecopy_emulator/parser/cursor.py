@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """Return the position of the tokens of a function body. The first call splits the body; ``at``: the position of its brace."""
+        """Return the position of a function body's tokens. ``at``: position of '{'. The first call splits the body."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -58,52 +58,52 @@ class Cursor:
         raise UnsupportedPtxError(message, self.token.line if line is None else line)
 
     def advance(self) -> Token:
-        """Take the next token."""
+        """Consume the next token, and return it. Fail at the end of the text."""
         token = self.tokens[self.at]
         if token.kind == "end":
-            self.fail("the text ends in the middle of a statement")
+            self.fail("the PTX text ends inside a statement")
         self.at += 1
         return token
 
     def accept(self, kind: str) -> bool:
-        """Take the next token if it has this kind; return True if it does."""
+        """Consume the next token if it has this kind, and return True. Return False otherwise."""
         taken = self.tokens[self.at].kind == kind
         self.at += taken
         return taken
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Take the next token. It must have this kind."""
+        """Consume the next token, which must have this kind, and return it."""
         token = self.tokens[self.at]
         if token.kind != kind:
             self.fail(f"expected {what or repr(kind)}, got '{token.text}'")
         return self.advance()
 
     def word(self, what: str) -> str:
-        """Take a token of the kind ``word``, and return its text."""
+        """Consume a token of the kind ``word``, and return its text."""
         return self.expect("word", what).text
 
     def name(self, what: str) -> str:
-        """Take a valid PTX identifier, and return it."""
+        """Consume a valid PTX identifier, and return it."""
         token = self.expect("word", what)
         if not _NAME.fullmatch(token.text) or token.text == "WARP_SZ":
             self.fail(f"'{token.text}' is not valid as {what}", token.line)
         return token.text
 
     def alignment(self) -> int:
-        """Take an alignment in bytes."""
+        """Consume an alignment, and return it in bytes."""
         align = self.integer("an alignment")
         if not 0 < align < 1 << 32 or align & (align - 1):
             self.fail(f"the alignment must be a power of two below 2**32, got {align}")
         return align
 
     def elements(self) -> int:
-        """Take an optional ``.v2`` or ``.v4``; return the number of elements of a variable or register."""
+        """Consume an optional ``.v2`` or ``.v4``. Return the vector width: 1, 2 or 4 elements."""
         if self.token.text not in (".v2", ".v4"):
             return 1
         return int(self.advance().text[2:])
 
     def demand_vector(self, type: Token, elements: int) -> None:
-        """Raise an error unless PTX has vectors of this type and number of elements."""
+        """Raise an error unless PTX has vectors of this element type and width."""
         if elements > 1 and (type.text == ".pred" or elements * REGISTER_BITS[type.text[1:]] > 128):
             self.fail(
                 f"a vector must have at most 128 bits and no predicates, got {elements} elements of {type.text}",
@@ -111,14 +111,14 @@ class Cursor:
             )
 
     def unsigned(self, what: str) -> int:
-        """Take an unsigned integer of 32 bits."""
+        """Consume an unsigned 32-bit integer, and return it."""
         token = self.token
         if token.kind == "-" or not 0 <= (value := self.integer(what)) < 1 << 32:
-            self.fail(f"{what} must be 0 to {(1 << 32) - 1}", token.line)
+            self.fail(f"{what} must be from 0 to {(1 << 32) - 1}", token.line)
         return value
 
     def loc(self) -> LineDirective:
-        """Take the rest of a ``.loc`` directive."""
+        """Parse a ``.loc`` directive after its first word, and return it."""
         file, line, column = (self.unsigned(what) for what in ("a file's number", "a line", "a column"))
         if not self.accept(","):
             return LineDirective(file, line, column)
@@ -135,7 +135,7 @@ class Cursor:
             self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
-        """Skip the strings of ``.pragma``. The string ``used_bytes_mask`` needs PTX ISA 8.3."""
+        """Skip the strings of a ``.pragma``. Fail for ``used_bytes_mask`` before PTX ISA 8.3."""
         texts = [self.expect("string", "a string")]
         while self.accept(","):
             texts.append(self.expect("string", "a string"))
@@ -144,7 +144,7 @@ class Cursor:
             self.fail(f"the .version must be 8.3 or newer for the pragma {texts[0].text}", texts[0].line)
 
     def integer(self, what: str) -> int:
-        """Take an integer with an optional sign."""
+        """Consume an integer with an optional minus sign, and return it."""
         negative = self.accept("-")
         token = self.expect("number", what)
         if not re.fullmatch(r"0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?", token.text):
@@ -155,7 +155,7 @@ class Cursor:
         return -value if negative else value
 
     def skip_line(self) -> str:
-        """Skip the rest of the line, and return it."""
+        """Skip the rest of the line, and return its text."""
         first = self.token
         while self.token.line == first.line and self.token.kind != "end":
             self.at += 1
@@ -188,7 +188,7 @@ class Cursor:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the low 64 bits of an integer constant (decimal, hexadecimal, octal, binary; an optional ``U``), or None."""
+    """Return the low 64 bits of a PTX integer literal, which may end in ``U``. Return None if it is not valid."""
     digits = text.removesuffix("U")
     try:
         value = int(digits, 8) if re.fullmatch(r"0\d+", digits) else int(digits, 0)

@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """Return the meaning of a name in this scope or the nearest enclosing one, from the dictionary ``table``, or None."""
+        """Return what a name means in this scope or the nearest enclosing one. Return None if no scope has it."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -357,7 +357,7 @@ class Expansion:
             if c.accept("<"):
                 count = c.integer("a count of registers")
                 if not 0 <= count <= MAX_INSTRUCTIONS:
-                    c.fail(f"the number of registers must be 0 to {MAX_INSTRUCTIONS}, got {count}", type.line)
+                    c.fail(f"the number of registers must be from 0 to {MAX_INSTRUCTIONS}, got {count}", type.line)
                 c.expect(">")
                 names = [f"{name}{number}" for number in range(count)]
             for register in names:
@@ -442,9 +442,9 @@ class Expansion:
                 line,
             )
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
-            self.c.fail(f"'{text}': bra takes one label", line)
+            self.c.fail(f"'{text}': bra must have one label", line)
         if opcode[0] == "brx" and (len(operands) != 2 or not all(isinstance(operand, str) for operand in operands)):
-            self.c.fail(f"'{text}': brx.idx takes a register and a list of targets", line)
+            self.c.fail(f"'{text}': brx.idx must have a register and a list of targets", line)
 
     def _in_local_memory(self, opcode: tuple[str, ...], operands: list[Operand]) -> tuple[str, ...]:
         """Return the opcode of ``ld.param`` or ``st.param``, with local memory for a function's own parameters."""

@@ -34,7 +34,7 @@ _CONFLICTS = ((".reqntid", ".maxntid"), (".reqnctapercluster", ".maxclusterrank"
 
 
 class ModuleParser(Definitions):
-    """The parser of a module; :meth:`program` expands one entry of it."""
+    """The parser of a PTX module. :meth:`program` expands one entry of the module."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -82,11 +82,11 @@ class ModuleParser(Definitions):
             raise UnsupportedPtxError(f"the .version must be {wanted} or newer for target {self.target}, got {have}")
 
     def _directive(self, word: str) -> int:
-        """Take a directive of the header, and return its line."""
+        """Consume a directive of the header, and return its line."""
         c = self._cursor
         line = c.token.line
         if c.token.text != word:
-            c.fail(f"expected {word}, got '{c.token.text}': a text begins with .version and .target")
+            c.fail(f"expected {word}, got '{c.token.text}': PTX text must begin with .version and .target")
         c.advance()
         return line
 
@@ -111,7 +111,7 @@ class ModuleParser(Definitions):
             names.append(c.word("a function"))
             c.expect(";")
             if not all(name in self.functions or name in self._prototypes for name in names):
-                c.fail(f"{' and '.join(names)} must both be functions of the text", line)
+                c.fail(f"{' and '.join(names)} must both be functions of the PTX text", line)
             self._prototypes.pop(names[0], None)
         elif word == ".entry":
             self._function(entry=True, extern=linkage == ".extern")
@@ -172,7 +172,7 @@ class ModuleParser(Definitions):
         if not entry and c.token.kind == "(":
             results = self._formals(entry=False)
             if len(results) > 1 and any(formal.space == "param" for formal in results):
-                c.fail("if a function has several results, each must be .reg", line)
+                c.fail("each result of a function with several results must be .reg", line)
         name = c.name("a name")
         parameters = self._formals(entry=entry) if c.token.kind == "(" else ()
         attributes = self._attributes(entry=entry)
@@ -225,7 +225,7 @@ class ModuleParser(Definitions):
         while len(sizes) < most and c.accept(","):
             sizes.append(c.unsigned(f"a size of {attribute}"))
         if sizes and min(sizes) < 1:
-            c.fail(f"the sizes of {attribute} must be positive")
+            c.fail(f"the sizes of {attribute} must be at least 1, got {min(sizes)}")
         return (*sizes, *(1,) * (most - len(sizes)))
 
     def _formals(self, *, entry: bool) -> tuple[Parameter, ...]:
@@ -335,7 +335,7 @@ def parse(text: str, entry: str | None = None) -> Program:
 
 @lru_cache(maxsize=32)
 def parse_compiled(text: str, entry: str | None, file: str, source: str) -> Program:
-    """Parse PTX that a compiler generated, like :func:`parse`; ``source``: the text of the source file. The file need not exist."""
+    """Parse PTX that a compiler generated. ``source`` is the text of ``file``. The file itself need not exist."""
     return attrs.evolve(_parse(text, entry), sources={file: source})
 
 

@@ -136,7 +136,7 @@ def place(
     c: Cursor, raw: bytearray, relocations: list[Relocation], item: object, sizes: list[int], at: int, type: str,
     line: int,
 ) -> None:  # fmt: skip
-    """Write an initial value at offset ``at`` of some bytes. First extend them with zeros up to this offset."""
+    """Write an initial value into bytes at offset ``at``. First extend the bytes with zeros up to this offset."""
     size = REGISTER_BITS[type] // 8
     if isinstance(item, list):
         if not sizes or len(item) > sizes[0]:

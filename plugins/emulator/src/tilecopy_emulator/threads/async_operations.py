@@ -102,7 +102,7 @@ class Operation:
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:
-        """Return why the operation is still in flight."""
+        """Return the reason why the operation is still in flight."""
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
     def describe(self, lane: int = -1) -> str:

@@ -135,7 +135,7 @@ class Barriers:
 
     def _check(self, lanes: Lanes, numbers: Any, counts: Any) -> None:
         machine = self.machine
-        bad, what = (numbers < 0) | (numbers > 15), "the barrier number must be 0 to 15"
+        bad, what = (numbers < 0) | (numbers > 15), "the barrier number must be from 0 to 15"
         machine.hazard_where(bad, "barrier", lambda at: f"{what}, got {int(numbers[at])}", lanes)
         if counts is not None:
             bad, what = (counts % 32 != 0) | (counts <= 0), "the thread count of a barrier must be a multiple of 32"
@@ -236,7 +236,7 @@ class Barriers:
             raise launch.first_error
 
     def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
-        """Return arguments for :meth:`Hazard.behind` if two threads passed their last barrier at different instructions, else None."""
+        """Return arguments for :meth:`Hazard.behind`. Return None unless a divergent barrier separated two threads."""
         first = self.machine.first * self.machine.threads
         places = self.mixed.get((mine - first) // self.machine.threads, {})
         mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)

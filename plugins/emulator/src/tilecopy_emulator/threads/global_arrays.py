@@ -35,7 +35,7 @@ class Reads:
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return the reads of one cluster of the batch; ``owner``: the operations in flight of the batch."""
+        """Return the reads of one cluster of the batch. ``owner`` holds the batch's operations in flight."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
@@ -68,7 +68,7 @@ class GlobalArray:
         self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
-        """Start a journal. It saves each page before the first write to it, as a pair of a view and a copy."""
+        """Start a journal. Before the first write to a page, it saves a view and a copy of the page."""
         self.journal = journal
         self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
 
@@ -119,7 +119,7 @@ class GlobalMemory:
         return base + first_bytes
 
     def allocate(self, size: int, where: str) -> int | None:
-        """Return the address of a new block of the device's heap, or None if the heap is full."""
+        """Allocate a block of the device's heap, and return its address. Return None if the heap is full."""
         full = sum(len(block.data) for block in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
         if full or len(self.arrays) >= MOST_ARRAYS:
             return None
@@ -132,7 +132,7 @@ class GlobalMemory:
         return base
 
     def free(self, address: int, where: str) -> str:
-        """Free a block of the heap; return the text of an error, or ""."""
+        """Free a block of the heap. Return an error message, or "" if the block was freed."""
         block = self.heap.pop(address, None)
         if block is None:
             number = (address >> WINDOW_BITS) - 1
@@ -154,13 +154,13 @@ class GlobalMemory:
         )
 
     def copy_writable(self, most: int) -> list[Any] | None:
-        """Return copies of the writable arrays for :meth:`again`; None if they have more than ``most`` bytes."""
+        """Return copies of the writable arrays for :meth:`again`. Return None if the arrays exceed ``most`` bytes."""
         if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
         return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
-        """Return a new memory with the contents of the arrays from ``kept``, and without recorded accesses."""
+        """Return a new memory without recorded accesses. ``kept`` has the contents of the writable arrays."""
         new = GlobalMemory()
         for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:
@@ -179,7 +179,7 @@ class GlobalMemory:
 
 
 def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
-    """Return bytes of an array, shape (\\*offsets.shape, size)."""
+    """Return bytes at offsets in an array, of shape (\\*offsets.shape, size)."""
     if size > 16:
         return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
     data, word = array.data, WORDS[size]
@@ -190,7 +190,7 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
 
 
 def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
-    """Write bytes of an array; the shapes are those of :func:`fetch`."""
+    """Write bytes at offsets in an array. The shapes are as in :func:`fetch`."""
     size = raw.shape[-1]
     if size > 16:
         for part in range(0, size, 16):

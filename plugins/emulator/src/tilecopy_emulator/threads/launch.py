@@ -25,7 +25,7 @@ MOST_AT_A_LINE, MOST_ALIKE = 16, 2
 
 @attrs.frozen
 class SharedVariable:
-    """A shared variable: its name in the text, its offset in the CTA's shared memory, and its size."""
+    """A shared variable: its PTX name, its offset in the CTA's shared memory, and its size, both in bytes."""
 
     name: str
     offset: int
@@ -34,7 +34,7 @@ class SharedVariable:
 
 @attrs.frozen(eq=False)
 class Location:
-    """The clock that a strong write to some bytes releases; an acquire joins it.
+    """The clock that a strong write to some bytes releases. An acquire of these bytes joins the clock.
 
     ``clock``: of the writers; ``strength``: the scope of the release, see shadow.py; ``writer``: number of the last
     writing thread, in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
@@ -91,7 +91,7 @@ class HistoryEntry:
 
 @attrs.frozen
 class RaceQuery:
-    """The earlier access of a race. A second run looks for its instruction, because a stamp does not name an instruction.
+    """The earlier access of a race. A second run looks for its instruction, because shadow memory does not name one.
 
     ``memory``: base of an array, or ``~first`` of the machine with the shared memory; ``cell``: of its shadow;
     ``stamp``: actor, time and strength, see shadow.py; ``writes``: whether it writes.
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error, and the earlier access that a second run looks for. Of similar hazards, keep only the first ones."""
+        """Record the hazard of an error, and a race's earlier access for a second run. Keep few similar hazards."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))

@@ -63,7 +63,7 @@ class Registers(Threads):
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return the entries of a hazard's report for an operation in flight: the instruction, and a wait that does not cover the operation."""
+        """Return report entries for an operation in flight: its instruction, and a wait that does not cover it."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]
@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise HazardError for a read of undefined bits. ``origins``: where each lane's bits come from, in the encoding of ``REGISTER``."""
+        """Raise HazardError for a read of undefined bits. ``origins``: the encoded origins of undefined bits."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -186,7 +186,7 @@ class Registers(Threads):
             self.recent.pop(name, None)
 
     def spill_all(self) -> None:
-        """Merge the running group's values of every register, see :meth:`spill`."""
+        """Merge the running group's values of every register with those of the other lanes."""
         for name in list(self.changed):
             self.spill(name)
         self.recent.clear()
@@ -228,7 +228,7 @@ class Registers(Threads):
             defined[lanes] = True
 
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
-        """Set registers if the whole running group executes the instruction. Return True if it does.
+        """Set registers if the whole running group executes the instruction. Return True if they were set.
 
         ``names``: registers, as wide as the elements; ``lanes``: that execute; ``elements``: of shape (accesses, lanes,
         copies, length of the vector).
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Return the values of registers, stacked, if the running group has cached all of them, else None."""
+        """Return the stacked values of registers. Return None unless the running group has cached all of them."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)
@@ -265,7 +265,7 @@ class Registers(Threads):
         self.origins.setdefault(name, np.zeros(self.units, np.int64))[lanes] = whence
 
     def unwritten_bytes(self, kind: int, lanes: Lanes, places: Any, unwritten: Any, blank: Any) -> None:
-        """Record unwritten bytes that a load read; a use of the loaded value is then a hazard.
+        """Record unwritten bytes that a load read. A later use of the loaded value is a hazard.
 
         ``kind``: :data:`..memory_model.access.SHARED` or ``LOCAL``; ``lanes``: those of the load; ``places``: the start of
         each lane's bytes; ``unwritten``: True for bytes that were never written, shape (n, bytes); ``blank``: the

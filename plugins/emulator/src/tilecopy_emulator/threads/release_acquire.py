@@ -101,7 +101,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Join the clocks of the strong writes that lanes read: the last ones, or the ``older`` ones that :meth:`delay` returned."""
+        """Join the clocks of strong writes that lanes read: the last ones, or those of :meth:`delay` in ``older``."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -217,7 +217,7 @@ class ReleaseAcquire:
     def locks_order(
         self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
     ) -> None:
-        """Mark earlier accesses as ordered if they were made under a lock that the lane holds now; ``where``: the accesses to check."""
+        """Mark earlier accesses as ordered if a lock that the lane holds protected them. ``where`` selects accesses."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
             return
@@ -313,7 +313,7 @@ class ReleaseAcquire:
             history[-1].carries = location
 
     def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Mapping[int, Location | None]:
-        """Let a strong read return an older value than the last one, unless a later write happens before the read.
+        """Let a strong read return an older value, unless a write after this value happens before the read.
 
         A polling loop reads an older value once. Only programs that depend on the schedule notice it. This changes ``raw``.
 

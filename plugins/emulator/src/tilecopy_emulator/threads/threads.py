@@ -223,7 +223,7 @@ class Threads:
             self.hazard("alignment", message, lanes, position, copy=copy)
 
     def note(self, message: str) -> None:
-        """Add a note about the current instruction to the report of a run without a hazard, once."""
+        """Add a note about the current instruction to the launch, unless the launch has this note already."""
         instruction = self.program.instructions[self.at]
         origin = self.launch.origin_of(instruction.line)
         text = f"{message} (PTX line {instruction.line}: {instruction.text}{', ' if origin else ''}{origin})"
@@ -231,7 +231,7 @@ class Threads:
             self.launch.notes.append(text)
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
-        """Return the current instruction, or the one at ``at``. If one step executes several instructions, return that of the lane."""
+        """Return the current instruction, or the one at ``at``. If a step has several, return the lane's."""
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
@@ -252,7 +252,7 @@ class Threads:
         self.pc[lanes] = self.at if again else self.at + 1
 
     def wake(self, lanes: Any, at: int | None = None) -> None:
-        """Let waiting lanes run again."""
+        """Let suspended lanes run again, at ``at`` if given."""
         self.status[lanes] = RUN
         if at is not None:
             self.pc[lanes] = at
@@ -374,7 +374,7 @@ class Threads:
         waiting[index] = True
         come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
         live = alive[group[index]]
-        what = f"a warpgroup instruction must be executed by {WARPGROUP} threads, but the warpgroup has only"
+        what = f"a warpgroup instruction must be executed by {WARPGROUP} threads, got a warpgroup with"
         say = lambda at: f"{what} {int(live[at])}"  # noqa: E731
         self.hazard_where(live < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
