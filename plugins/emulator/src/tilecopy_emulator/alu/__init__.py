@@ -21,7 +21,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """Return the forms of an opcode from a table, each with the opcode's types and modifiers. The forms differ only in their operands."""
+    """Return the table's forms that match an opcode, each with a :class:`Mode`. They differ only in their operands."""
     return list(_matches(opcode, tuple(table.get(opcode[0], ()))))
 
 

@@ -106,7 +106,7 @@ _SCANS = {"add": np.add, "min": np.minimum, "max": np.maximum,
 
 
 def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
-    """Return the ufunc, dtype and identity element of an associative integer operation, or None for any other operation."""
+    """Return the ufunc, dtype and identity of an associative integer operation. Return None for other operations."""
     if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
         return None
     kind = "i" if type[0] == "s" and name in ("min", "max") else "u"
@@ -117,7 +117,7 @@ def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
 
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
-    """Return the computation of an atomic operation on a type, or None if ``family`` (of :data:`FAMILIES`) lacks it."""
+    """Return the function of an atomic operation on a type. Return None if the family in :data:`FAMILIES` lacks it."""
     for atomic in FAMILIES[family]:
         if atomic.name == name:
             mode = atomic.match((type,), ("noftz",) if noftz else ())

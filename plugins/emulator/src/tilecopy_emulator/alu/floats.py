@@ -100,7 +100,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
 
 
 def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
-    """Return f64 results. If operands are NaNs, the result is the last of them, with its quiet bit set.
+    """Return f64 results. If some sources are NaNs, the result is the last NaN with its quiet bit set.
 
     This is how DADD, DMUL and DFMA behave. The operands of DADD are the first and the third of DFMA, and those of DMUL the
     first and the second; in both, the second operand wins. With all three of DFMA, the
@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """Return a builder of a mixed-precision operation such as ``add.f32.f16``. Narrow operands are widened exactly; the last operand is f32."""
+    """Return a builder of a mixed-precision operation such as ``add.f32.f16``. All but the last operand are widened."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
@@ -178,7 +178,7 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """Return a builder of an approximation. It is computed in float64 and rounded to nearest; 16-bit results are truncated from f32.
+    """Return a builder of an approximation: float64 results, rounded to nearest. 16-bit results are truncated from f32.
 
     An H200 agrees in all bits of ``ex2`` in f16 and bf16; its ``tanh`` is less precise.
     """
@@ -254,7 +254,7 @@ def _sign_bit(format: Format) -> Any:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """Return a builder of ``min`` or ``max``. Without ``.NaN``, a NaN operand is ignored; -0 is less than +0."""
+    """Return a builder of ``min`` or ``max``. Without ``.NaN``, a NaN operand is ignored. -0 is less than +0."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]

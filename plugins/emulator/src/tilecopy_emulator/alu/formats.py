@@ -67,7 +67,7 @@ _ROUND: dict[str, Callable[[Any], Any]] = {
 
 
 def round_integral(values: Any, direction: str) -> Any:
-    """Round float64 values to whole numbers; ``direction`` is ``rn``, ``rz``, ``rm``, ``rp`` or ``rna``."""
+    """Round float64 values to whole numbers. ``direction`` is ``rn``, ``rz``, ``rm``, ``rp`` or ``rna``."""
     return _ROUND[direction](values)
 
 
@@ -87,7 +87,7 @@ def odd(total: Any, left_out: Any) -> Any:
 
 
 def odd_sum(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a + b`` rounded to odd; the sign of a zero sum depends on the direction."""
+    """Return ``a + b`` rounded to odd. The sign of a zero sum is that of the rounding direction."""
     total, left_out = two_sum(a, b)
     if direction == "rm":
         total = np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)

@@ -103,7 +103,7 @@ class Form:
     approximate: bool = False
 
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
-        """Return the mode with these types and modifiers if the form allows them, else None."""
+        """Return the mode of these types and modifiers. Return None if the form does not allow them."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         remaining = list(modifiers)
@@ -138,7 +138,7 @@ _GROUP = re.compile(r"\{([^}]*)\}|\(([^)]*)\)|\.([\w:]+)")
 
 
 def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute], *, approximate: bool = False) -> Form:
-    """Return a form from its description in text.
+    """Parse the description of a form, and return the form.
 
     Args:
         pattern: the opcode and its modifiers, such as ``mul(.hi,.lo){.sat}``.

@@ -1,4 +1,4 @@
-"""The integer, logic and bit instructions. Operands and results are unsigned bits; signed types are views of them."""
+"""The integer, logic and bit instructions. Operands and results are unsigned bits, viewed as signed if needed."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
-        raise UndefinedResultError("the base of fns must be at most 31, and its offset above -2147483648", undefined)
+        raise UndefinedResultError("the base of fns must be at most 31, and the offset above -2147483648", undefined)
     position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

@@ -1,4 +1,4 @@
-"""The compiler of instructions on registers only, from the tables in :mod:`..alu`. ``h0@1`` in an opcode: half 0 of operand 1."""
+"""The compiler of register instructions, with the tables of :mod:`..alu`. ``h0@1`` in an opcode: half 0 of operand 1."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[
     roles = [role for role in form.results if role != "cc"]
     if isinstance(operand, Pair):
         if len(roles) != 2:
-            raise refuse(instruction, "the instruction must have one result")
+            raise refuse(instruction, f"the instruction must have one result, got {operand.first}|{operand.second}")
         return [operand.first, operand.second]
     if len(roles) == 2 and not roles[1].endswith("?"):
-        raise refuse(instruction, "the instruction must have two results, p|q")
+        raise refuse(instruction, f"the instruction must have two results, p|q, got '{operand}'")
     return [operand, *(["_"] if len(roles) == 2 else [])]
 
 
@@ -116,9 +116,9 @@ def _video(instruction: Instruction, program: Program) -> Step:
     merges, secondary = 0 in marks, {"add", "min", "max"} & set(plain.opcode)
     negated = any(mark.startswith("-") for mark in marks.values())
     if marks.get(3, "-") != "-" or (merges and (secondary or name == "vmad")):
-        raise refuse(instruction, "the third source, and a result that is combined with it, must be whole registers")
+        raise refuse(instruction, "only sources 1 and 2, and a result not combined further, may be register parts")
     if negated and (name != "vmad" or "po" in plain.opcode):
-        raise refuse(instruction, "only sources of vmad without .po may be negated")
+        raise refuse(instruction, "a source may be negated only in vmad without .po")
     forms = [_mark(form, marks) for form, _ in find_forms(plain.opcode)]
     if merges:
         forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]

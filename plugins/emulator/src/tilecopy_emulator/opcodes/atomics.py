@@ -43,7 +43,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     ):
         raise refuse(instruction, f"this form of {name} is not supported")
     if not returns and parts.order in ("acquire", "acq_rel"):
-        raise refuse(instruction, "red must not be an acquire, because it has no result")
+        raise refuse(instruction, f"red must be relaxed or release, because it has no result, got .{parts.order}")
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     kind = "b64" if type == "b128" else type
@@ -67,7 +67,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 def atomic_step(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
-    """Return the step that executes an atomic operation on adjacent elements; ``readers``: one per operand and element."""
+    """Return the step of an atomic operation on adjacent elements. ``readers[i][j]`` reads element j of operand i."""
     size, count = access.bytes, len(readers[0])
 
     def update_of(values: list[Any]) -> Callable[..., Any]:

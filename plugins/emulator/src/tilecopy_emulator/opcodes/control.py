@@ -46,14 +46,14 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     if kind == "red":
         reduce = next(part for part in opcode if part in ("popc", "and", "or"))
         if len(operands) not in (3, 4):
-            raise refuse(instruction, "the operands must be d, a{, b}, p")
+            raise refuse(instruction, "expected a result, a barrier, optionally a number of threads, and a predicate")
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
-        raise refuse(instruction, "the operands must be the barrier and a number of threads")
+        raise refuse(instruction, "expected a barrier, and a number of threads (optional except for arrive)")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
-        raise refuse(instruction, f"the barrier number must be 0 to 15, got {operands[0]}")
+        raise refuse(instruction, f"the barrier number must be from 0 to 15, got {operands[0]}")
 
     def step(machine: Machine, lanes: Lanes) -> None:
         numbers = machine.uniform(number(machine, lanes), lanes).astype(np.int64)
@@ -175,7 +175,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
         raise refuse(instruction, "expected an address and at most one more operand")
     if remote and state != "_":
-        raise refuse(instruction, "an arrival on a shared::cluster address returns no state: the result must be _")
+        raise refuse(instruction, f"the result of an arrival on a shared::cluster address must be _, got {state}")
     if expects and len(operands) != 2:
         raise refuse(instruction, "expected an address and a number of bytes")
     write = writer(state, "u64", instruction, program)
@@ -203,7 +203,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     kind, opcode = instruction.opcode[1], set(instruction.opcode)
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
-        raise refuse(instruction, "the operands must be a predicate, an address, and a state or parity")
+        raise refuse(instruction, "expected a predicate, an address, and a state (with .parity, a parity)")
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
     address = shared_address(operands[1], instruction, program)

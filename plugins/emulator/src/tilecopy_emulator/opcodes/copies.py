@@ -46,7 +46,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
     if "L2::cache_hint" in opcode:
         operands.pop()
     if len(operands) not in (3, 4):
-        raise refuse(instruction, "the operands must be two addresses, a size, and optionally the size of the source")
+        raise refuse(instruction, "the operands must be two addresses, a size, and optionally a source size")
     size = immediate(operands[2], instruction, "the size")
     if size not in ((16,) if "cg" in opcode else (4, 8, 16)):
         raise refuse(instruction, f"the size must be {'16' if 'cg' in opcode else '4, 8 or 16'} bytes, got {size}")
@@ -181,8 +181,8 @@ def _bulk_copy(
     if len(rest) != 3 or "prefetch" in rest or (masked and rest[2] != "bulk_group"):
         raise refuse(instruction, "this form of a bulk copy is not supported")
     to_space, from_space, how = rest
-    if len(operands) != (3 if how == "bulk_group" else 4) + multicast + masked:
-        raise refuse(instruction, f"this bulk copy does not take {len(operands)} operands")
+    if len(operands) != (wanted := (3 if how == "bulk_group" else 4) + multicast + masked):
+        raise refuse(instruction, f"this bulk copy takes {wanted} operands, got {len(operands)}")
     mask = reader(operands.pop(), "u16", instruction, program) if multicast or masked else None
     to, source = (address_reader(operand, instruction, program) for operand in operands[:2])
     size = reader(operands[2], "u32", instruction, program)
@@ -224,7 +224,7 @@ def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
 
 
 def row_of(values: Any, position: int) -> Any:
-    """Return the row of one lane from the values of several lanes, or the only row if all lanes have the same values."""
+    """Return one lane's row of ``values``. If ``values`` has one row for all lanes, return that row."""
     return values if values.shape[0] == 1 else values[position : position + 1]
 
 
@@ -248,7 +248,7 @@ def issue_copy(
     machine: Machine, one: Any, size: int, to: tuple[str, Any], source: tuple[str, Any], phase: Any, compute: Any,
     element: int, rank: int, *, kept: int | None = None,
 ) -> None:  # fmt: skip
-    """Check and start a bulk copy of one lane. Without ``phase``, the copy belongs to the lane's bulk group.
+    """Check and start a bulk copy of one lane. Without an mbarrier (``phase``), the copy is in the lane's bulk group.
 
     ``kept``: for a copy to global memory, the mask of the bytes that are written of each 16; None for all.
     """
@@ -312,7 +312,7 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 
 @attrs.frozen
 class Piece:
-    """A frozen record of pieces of global memory, all of one size, that a lane's copy reads or writes in every cluster of the batch.
+    """A frozen record of equal-sized pieces of global memory that a lane's copy accesses in each cluster of the batch.
 
     ``chosen``: the mask of pieces and clusters; ``offsets``: of these in the array; ``size``: bytes of each.
     """
@@ -323,11 +323,11 @@ class Piece:
 
     @classmethod
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
-        """Return one piece of ``size`` bytes per cluster of the batch; ``offsets``: of the pieces in the array."""
+        """Return one piece of ``size`` bytes per cluster of the batch. ``offsets`` has one offset per piece."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
-        """Return a record of the pieces as bytes that an operation in flight reads."""
+        """Return a :class:`Reads` of the pieces: the bytes that an operation in flight reads."""
         offsets = np.zeros(self.chosen.shape, np.int64)
         offsets[self.chosen] = self.offsets
         return Reads(machine.in_flight, offsets, self.size, self.chosen)
@@ -340,7 +340,7 @@ class Piece:
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Check that writes of global bytes are ordered before a copy engine reads them, and fenced for the async proxy."""
+    """Check that writes of global bytes are ordered before a copy engine's read and fenced for the async proxy."""
     if array.shadow is None:
         return
     for piece in pieces:
@@ -377,7 +377,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Check that shared bytes are written, ordered and fenced before a copy engine reads them. Return their shadow cells."""
+    """Check that shared bytes are written, ordered and fenced before a copy engine reads. Return their shadow cells."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")
@@ -385,7 +385,7 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
 
 
 def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
-    """Check the shared bytes that a copy engine writes. Return their shadow cells. Reductions do not conflict with each other."""
+    """Check a copy engine's write of shared bytes. Return the bytes' shadow cells. Two reductions do not conflict."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
@@ -400,7 +400,7 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an operation after the checks of its accesses. It completes on an mbarrier, or in the lane's bulk group.
+    """Start an operation whose accesses were checked. It completes on an mbarrier or in the lane's bulk group.
 
     ``in_flight``: its reads of the array in its data; for the others see :class:`Operation`.
     """
@@ -418,7 +418,7 @@ def start_operation(
 
 
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
-    """Return the array that contains bytes at 16-byte-aligned addresses, and their offsets in the array."""
+    """Check that ``addresses`` are 16-byte aligned. Return the array that contains them, and their offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)
@@ -433,7 +433,7 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Return the positions of last writes that need a proxy fence before an access by the async proxy."""
+    """Return the indices in ``stamps`` of last writes that need a proxy fence before the async proxy's access."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
@@ -448,7 +448,7 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
 def check_proxy_global(
     machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Check that a proxy fence follows ordinary writes of global bytes, see :meth:`Engines.check_proxy`; ``plain``: see :func:`ordinary`."""
+    """Check that a proxy fence follows the writes ``plain`` of :func:`ordinary`. See :meth:`Engines.check_proxy`."""
     if not len(plain):
         return
     actor = actor_of(stamps)
@@ -466,7 +466,7 @@ def check_proxy_global(
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Move the bytes of an operation that completes: copy them to the destination, or reduce them with the bytes there."""
+    """Complete an operation: copy its bytes to the destination, or combine them with the destination's bytes."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]

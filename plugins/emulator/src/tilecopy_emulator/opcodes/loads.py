@@ -20,9 +20,9 @@ from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count,
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return a reader of an address operand, as unsigned bits of the width of its register."""
+    """Return a function that reads an address operand, as unsigned integers of the register's width."""
     if not isinstance(operand, Memory):
-        raise refuse(instruction, "expected an address in brackets")
+        raise refuse(instruction, f"expected an address in brackets, got '{operand}'")
     base, offset = operand.base, operand.offset
     if not base or is_constant(base):
         value = np.full((1, 1), (int(base or 0) + offset) & (2**64 - 1), np.uint64)
@@ -50,14 +50,14 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
         bad = values >> np.uint64(32) != SHARED_WINDOW >> 32
         if bad.any():
             at = int(np.argmax(machine.rows(bad, lanes).any(axis=1)))
-            machine.hazard("window", f"0x{int(values.flat[0]):x} is not a generic address of shared memory", lanes, at)
+            machine.hazard("window", f"the address must be in shared memory, got 0x{int(values.flat[0]):x}", lanes, at)
         return values & np.uint64(0xFFFFFFFF)
 
     return generic
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """Return a reader of a data address in a state space. Without a space, the address is generic, or in the variable's space."""
+    """Return a reader of an address in a state space. Without a space, the reader returns generic addresses."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -101,7 +101,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
 
 
 def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
-    """Return the ``count`` operands of an instruction, without a cache policy."""
+    """Return the operands of an instruction without a cache policy. Their number must be ``count``."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
         operands = operands[:-1]
@@ -111,7 +111,7 @@ def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
 
 
 def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a load, described by the instruction's opcode or by ``parts``."""
+    """Compile a load. ``parts`` describes the load; by default, the instruction's opcode does."""
     parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
@@ -131,7 +131,7 @@ def load(instruction: Instruction, program: Program, parts: Parts | None = None)
 
 
 def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a store, described by the instruction's opcode or by ``parts``."""
+    """Compile a store. ``parts`` describes the store; by default, the instruction's opcode does."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
         raise refuse(instruction, f"a store must not be to the read-only space .{parts.access.space}")
@@ -169,7 +169,7 @@ class _Several:
     access: AccessKind
 
     def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
-        """Return the lanes and the addresses of all instructions of the group."""
+        """Return the lanes and the addresses of all accesses of the group, instruction by instruction."""
         index, count = machine.index(lanes), len(self.offsets)
         base = machine.rows(machine.read(self.base, lanes), lanes)
         addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
@@ -177,7 +177,7 @@ class _Several:
         return machine.many, addresses
 
     def one_by_one(self, machine: Machine, lanes: Lanes) -> None:
-        """Execute the instructions one by one, because they have too many accesses."""
+        """Execute the instructions one by one, for example if they have too many accesses."""
         at = machine.at
         for number, step in enumerate(self.alone):
             machine.at = at + number
@@ -269,7 +269,7 @@ def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...],
 
 
 def origins_of(lacking: Any, element: int) -> Any:
-    """Return the origins of undefined bytes in a store of several registers, from the result of :meth:`Machine.sources`."""
+    """Return each stored byte's origin if the byte is undefined, else 0. Return None if ``lacking`` is None."""
     if lacking is None:
         return None
     parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
@@ -277,12 +277,12 @@ def origins_of(lacking: Any, element: int) -> Any:
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
-    """Return the bytes of several registers, one after another, of shape ``(n or 1, C or 1, bytes)``."""
+    """Read several registers. Return their bytes side by side, in shape ``(lanes or 1, clusters or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """Return the bytes of several values, one after another, see :func:`gather`."""
+    """Return the bytes of several values side by side, in the shape that :func:`gather` returns."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))
@@ -303,7 +303,7 @@ def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
 
 
 def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> None:
-    """Raise an error for unsupported modifiers of an opcode."""
+    """Raise an error if an opcode has a modifier that is neither in ``known`` nor a hint."""
     for part in instruction.opcode[1:]:
         if part not in known and not is_hint(part):
             raise refuse(instruction, f"the modifier '.{part}' is not supported")

@@ -55,7 +55,7 @@ class _Move:
         return len(self.lane) * self.bytes // 128
 
     def to_lanes(self, rows: Any) -> Any:
-        """Return the elements of matrix rows, ``(rows, clusters, n)``, in the order of lanes, ``(lanes, clusters, n)``."""
+        """Rearrange elements from rows, shape ``(rows, clusters, n)``, to lanes, shape ``(lanes, clusters, n)``."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
         elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
@@ -63,7 +63,7 @@ class _Move:
         return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
     def to_rows(self, lanes: Any) -> Any:
-        """Return the elements of lanes in the order of matrix rows, the reverse of :meth:`to_lanes`."""
+        """Rearrange elements from lanes to matrix rows. This is the reverse of :meth:`to_lanes`."""
         copies = lanes.shape[1]
         elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)

@@ -35,7 +35,7 @@ def _move_wide(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 2)
     names = [operand.items if isinstance(operand, Braces) else () for operand in instruction.operands]
     if any(len(name) != 2 for name in names):
-        raise refuse(instruction, "an operand must be a register of 128 bits, or two of 64 bits")
+        raise refuse(instruction, "each operand must be a 128-bit register, or two 64-bit registers in braces")
     writers = [writer(name, "b64", instruction, program) for name in names[0]]
     readers = [reader(name, "b64", instruction, program) for name in names[1]]
 
@@ -193,7 +193,7 @@ def _stack(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, *((2, 3) if name == "alloca" else (1,)))
     align = immediate(operands[2], instruction, "the alignment") if len(operands) == 3 else 8
     if align not in (1, 2, 4, 8, 16):
-        raise refuse(instruction, f"the alignment must be 1, 2, 4, 8 or 16, got {align}")
+        raise refuse(instruction, f"the alignment must be 1, 2, 4, 8 or 16 bytes, got {align}")
     if name == "stackrestore":
         top = reader(operands[0], types[0], instruction, program)
         return lambda machine, lanes: machine.local.give_back(lanes, top(machine, lanes))

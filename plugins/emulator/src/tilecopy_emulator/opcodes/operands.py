@@ -44,7 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Check that the program's target and version have an instruction. Return the core's rules for the instruction."""
+    """Check that the program's ``.target`` and ``.version`` have an instruction. Return the core's rules for it."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -69,7 +69,7 @@ def is_constant(operand: Operand) -> TypeGuard[str]:
 
 
 def constant_bits(text: str, type: str, instruction: Instruction) -> int:
-    """Return the bits of a constant as a type; integers are truncated to the type."""
+    """Return the bits of a constant in a PTX type. Integers are truncated to the type's width."""
     width = width_of(type)
     if text[:2] in ("0f", "0d"):
         pattern = int(text[2:], 16)
@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check, before lanes wait, that operands are the same in every cluster of the batch. After the wait, the operands are not read again.
+    """Check, before lanes wait for other lanes, that operands are the same in every cluster of the batch.
 
     Raises:
         CopiesDiverged: the operands differ.

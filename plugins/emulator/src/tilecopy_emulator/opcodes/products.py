@@ -26,7 +26,7 @@ _BYTE_FLOATS = {"e2m1": (2, 2, 1), "e2m3": (0, 2, 3), "e3m2": (0, 3, 2)}
 
 @attrs.frozen(eq=False)
 class Fragment:
-    """A matrix in the registers of some threads.
+    """A frozen record of how a matrix is distributed over the registers of threads.
 
     ``rows, columns``: its extents; ``type``: of its elements; ``thread, element``: for each element of the matrix, row
     by row, its thread and its number among the thread's elements.
@@ -54,14 +54,14 @@ class Fragment:
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Return the matrix, ``(groups, clusters, rows, columns)``, from registers, ``(registers, groups, threads, clusters)``."""
+        """Convert words, ``(registers, groups, threads, clusters)``, to values, ``(groups, clusters, rows, columns)``."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Return the registers that hold the bits of a matrix, the reverse of :meth:`values` without a conversion."""
+        """Return the register words of a matrix of bits. This is the reverse of :meth:`values` without a conversion."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)
@@ -70,19 +70,19 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Return the origins of elements, ``(groups, rows, columns)``, from the origins of registers, ``(registers, groups, threads)``."""
+        """Convert origins from register shape ``(registers, groups, threads)`` to ``(groups, rows, columns)``."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return the origin of each register, the maximum over its elements. ``origins`` has the shape ``(groups, rows, columns)``."""
+        """Return the greatest origin of each register's elements. ``origins`` has shape ``(groups, rows, columns)``."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return the thread and the index in the thread of each array element in row-major order; ``steps``: extent, thread step and element step of each axis."""
+    """Return each element's thread and index in the thread. ``steps``: (extent, thread step, index step) per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -105,7 +105,7 @@ def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
 
 
 def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of C and D. Each run has two elements."""
+    """Return the fragment of C and D. A thread has runs of two adjacent elements of a row."""
     return _fragment(rows, columns, type, warps, 2)
 
 

@@ -1,4 +1,4 @@
-"""The rules of assemblers for operands, in addition to the checks of each handler.
+"""The rules of ptxas for operands, in addition to the checks of each handler.
 
 A program that breaks one of these rules does not assemble, so it is an error before the run. Source: PTX ISA, sections 5 to 9,
 and ptxas 13.0 if the ISA leaves it open.
@@ -61,7 +61,7 @@ _RANGES: dict[str, dict[int, Sequence[int]]] = {
 
 
 def demand_operands(instruction: Instruction, needed: Needed, program: Program) -> None:
-    """Raise an error for operands that assemblers reject."""
+    """Raise an error for operands that ptxas rejects."""
     ranges = _ranges_of(instruction.opcode)
     for position, operand in enumerate(instruction.operands):
         if isinstance(operand, (Memory, TensorAddress)):
@@ -86,7 +86,7 @@ def _in_words(numbers: Sequence[int]) -> str:
         return f"a register{' or one of ' if numbers else ''}{', '.join(map(str, numbers))}"
     if numbers.step > 1:
         return f"a register or a multiple of {numbers.step} from {numbers[0]} to {numbers[-1]}"
-    return f"a register or {numbers[0]} to {numbers[-1]}"
+    return f"a register or an integer from {numbers[0]} to {numbers[-1]}"
 
 
 def _may_be(constant: str, numbers: Sequence[int]) -> bool:
@@ -128,7 +128,7 @@ def _demand_address(
     base = operand.base
     if base in program.register_bits:
         if program.register_types.get(base, "b")[0] == "f":
-            raise refuse(instruction, f"the address {base} must not be a register of .{program.register_types[base]}")
+            raise refuse(instruction, f"expected an address, got register {base} of .{program.register_types[base]}")
         width = 32 if instruction.opcode[0] == "tcgen05" and not spaces else 64 if spaces == ("global",) else 0
         if width and program.register_bits[base] != width:
             have = program.register_bits[base]
@@ -149,9 +149,9 @@ def _demand_alike(vector: Braces, instruction: Instruction, program: Program) ->
             if name in spaces_of(program):
                 raise refuse(instruction, f"the address of {name} must be moved to a register first")
     if len({REGISTER_BITS[type] for type in types}) > 1:
-        raise refuse(instruction, f"the registers in braces must have one width, got {', '.join(vector.items)}")
+        raise refuse(instruction, f"the registers in braces must have the same width, got {', '.join(vector.items)}")
     if instruction.opcode[0] == "tcgen05" and len(types) < len(vector.items):
-        raise refuse(instruction, "every element in braces must be a register")
+        raise refuse(instruction, f"every element in braces must be a register, got {', '.join(vector.items)}")
     kinds = {"f" if type[0] == "f" else "i" for type in types if type[0] != "b"}
     kinds |= {"i" for name in vector.items if _is_whole(name)}
     if len(kinds) > 1:
@@ -166,7 +166,7 @@ def demand_together(program: Program) -> None:
     static = sum(var.bytes for var in program.variables if var.space == "shared" and var.name in named)
     if static > MOST_STATIC_BYTES:
         raise UnsupportedPtxError(
-            f"{program.name} must have at most {MOST_STATIC_BYTES} bytes of static shared memory, got {static}: make it dynamic"
+            f"{program.name} must have at most {MOST_STATIC_BYTES} bytes of static shared memory, got {static}: use dynamic memory"
         )
     groups: dict[str, Instruction] = {}
     for instruction in program.instructions:
@@ -177,5 +177,5 @@ def demand_together(program: Program) -> None:
     if len(groups) > 1:
         _, second = groups.values()
         raise refuse(
-            second, f"all tcgen05 instructions of a kernel must have one .cta_group, got {' and '.join(groups)}"
+            second, f"all tcgen05 instructions of a kernel must have the same .cta_group, got {' and '.join(groups)}"
         )

@@ -1,4 +1,4 @@
-"""The table of instructions: those of this package, and those of entry points ``tilecopy.instructions.v1``.
+"""The table of instruction handlers, of this package and of the entry points ``tilecopy.instructions.v1``.
 
 An entry point of the group is a module or object with ``INSTRUCTIONS``: a mapping from an opcode, or a longer dotted
 prefix of one (``"mma.sync"``), to a *handler*. A handler is called once for each instruction of a program and returns its
@@ -123,7 +123,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
             )
         table[prefix] = _answering(handler, owner)
     if len(table) > _MOST_PREFIXES:
-        raise PluginError(f"INSTRUCTIONS must have at most {_MOST_PREFIXES} opcodes")
+        raise PluginError(f"INSTRUCTIONS must have at most {_MOST_PREFIXES} opcodes, got more")
     return table
 
 
@@ -134,7 +134,7 @@ def _builtin() -> dict[str, Handler]:
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return the emulator's handlers by opcode prefix, with those of its own entry points (bulk copies and matrix products)."""
+    """Return the emulator's handlers by opcode prefix. They include the handlers of the emulator's own entry points."""
     return _builtin() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 
@@ -153,8 +153,8 @@ def _others() -> dict[str, Handler]:
 def _conflict(prefix: str, owners: list[str]) -> Handler:
     def refuse(instruction: Instruction, program: Program) -> Step:
         raise PluginError(
-            f"PTX line {instruction.line}: '{instruction.text}': two entry points of {GROUP} have '{prefix}', "
-            f"{' and '.join(owners)}: pip uninstall one of them"
+            f"PTX line {instruction.line}: '{instruction.text}': two entry points of {GROUP} have '{prefix}': "
+            f"{' and '.join(owners)}; pip uninstall one of them"
         )
 
     return refuse

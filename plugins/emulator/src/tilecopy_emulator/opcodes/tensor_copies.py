@@ -1,4 +1,4 @@
-"""Tensor copies of boxes of a tensor by a tensor map (PTX ISA 9.7.9.27), and instructions that write tensor maps.
+"""The compilers of tensor copies (PTX ISA 9.7.9.27), and of instructions that write tensor maps.
 
 Copies work in units of 16 bytes, which an innermost start, a row of a box and the swizzles never split. If the ISA
 leaves a case open, the emulator follows an H200. An innermost start that is not a multiple of 16 bytes, a shared address
@@ -45,18 +45,18 @@ class _Where:
     """The parameter whose non-generic address is always in the map's register, or ""."""
 
     def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
-        """Yield for each lane a one-element array with the lane, and the tensor map that the lane uses."""
+        """Yield each lane, as an array of one element, and the tensor map that the lane uses."""
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:
-                what = f"the address of the parameter {self.parameter} must be generic: cvta.param is missing"
+                what = f"the address of the parameter {self.parameter} must be generic, but cvta.param is missing"
                 machine.hazard("window", what, one)
             yield one, machine.maps.read(one, address)
 
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Yield for each lane its position, a one-element array with the lane, its tensor map, and its box."""
+        """Yield the index in ``lanes``, the lane (an array of one element), the tensor map and the box of each lane."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
@@ -114,7 +114,7 @@ class _Box:
 
     @property
     def where(self) -> tuple[str, Any]:
-        """The address of each unit, for observers. For a unit outside the tensor, it is the address of the array."""
+        """The global address of each unit, for observers. A unit outside the tensor has the address of the array."""
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
@@ -329,20 +329,20 @@ def _replace(instruction: Instruction, program: Program) -> Step:
     if field in ORDINALS:
         number = immediate(operands[1], instruction, "the dimension")
         if number >= ORDINALS[field]:
-            raise refuse(instruction, f"the dimension must be below {ORDINALS[field]}, got {number}")
+            raise refuse(instruction, f"the dimension must be from 0 to {ORDINALS[field] - 1}, got {number}")
         at += number * size
     value = reader(operands[-1], type, instruction, program)
     if field in CODES:
         code = immediate(operands[-1], instruction, "the new value")
         if code not in CODES[field]:
-            raise refuse(instruction, f"the value {code} is not supported")
+            raise refuse(instruction, f"the new value must be one of {', '.join(map(str, CODES[field]))}, got {code}")
         value = reader(str(CODES[field][code]), type, instruction, program)
 
     def step(machine: Machine, lanes: Lanes) -> None:
         where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
         raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
         bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
-        what = "the bytes must be a tensor map of the emulator or zeros"
+        what = f"the {MAP_BYTES} bytes at the address must be a tensor map of the emulator or zeros"
         machine.hazard_where(machine.rows(bad, lanes).any(axis=1), "descriptor", what, lanes)
         field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
         raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()
@@ -365,7 +365,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
         targets, sources = machine.rows(target(machine, index), index), machine.rows(source(machine, index), index)
         _, firsts, warps = np.unique(machine.warp_of[index], return_index=True, return_inverse=True)
         bad = (targets != targets[firsts][warps]).any(axis=1) | (sources != sources[firsts][warps]).any(axis=1)
-        machine.hazard_where(bad, "aligned", "all threads of a warp must have the same tensor map", index)
+        machine.hazard_where(bad, "aligned", "all threads of a warp must have the same source and destination", index)
         raw = _load_map(machine, index[firsts], "shared", sources[firsts])
         _store_map(machine, index[firsts], "global", targets[firsts], raw)
         machine.order.fence(index[firsts], (TENSORMAP,))

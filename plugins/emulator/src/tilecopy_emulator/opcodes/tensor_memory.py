@@ -1,4 +1,4 @@
-"""Tensor memory and tcgen05 (PTX ISA 9.7.16); tensor memory has 128 lanes by 512 columns of 32 bits per CTA.
+"""Tensor memory and tcgen05 (PTX ISA 9.7.16). The tensor memory of a CTA has 128 lanes and 512 columns of 32 bits.
 
 An access by a warp counts for its first lane. A copy belongs to its thread; its writes are complete with the phase of
 the mbarrier of its commit. Between threads, ``tcgen05.fence::before_thread_sync`` and ``::after_thread_sync`` must
@@ -65,7 +65,7 @@ def _distinct(values: Any) -> list[int]:
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
-    """Return the tensor-memory lane and column of each register of each thread, shape (32, registers)."""
+    """Return the lane and column in tensor memory of each thread's registers: two arrays, shape ``(32, registers)``."""
     t = np.arange(32)[:, None]
     i = np.arange(count * TRANSFER_REGISTERS[shape])[None, :]
     if shape == "32x32b":
@@ -195,7 +195,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return a judge for accesses by lanes of the batch; ``after``: stamps of earlier accesses that count as ordered."""
+        """Return a function that decides which earlier accesses are ordered. Those with a timestamp in ``after`` are."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -228,7 +228,7 @@ class TensorMemory:
         self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
     ) -> None:  # fmt: skip
-        """Check and record an access to cells by a warp or a thread; ``after``: stamps of accesses that precede a new MMA."""
+        """Check and record an access of a warp or a thread. Accesses with a timestamp in ``after`` count as ordered."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -277,8 +277,8 @@ class TensorMemory:
         who = machine.actor_name(actor)
         if plain:
             machine.hazard(
-                "proxy", f"{where} is {action} with no tcgen05.fence since it was {before} by {who}: use a fence "
-                "::before_thread_sync in that thread and ::after_thread_sync in this one", lanes, position, threads=(who,),
+                "proxy", f"{where} is {action} with no tcgen05.fence since it was {before} by {who}: use tcgen05.fence"
+                "::before_thread_sync in that thread and tcgen05.fence::after_thread_sync in this one", lanes, position, threads=(who,),
             )  # fmt: skip
         machine.hazard(
             "race", f"{where} is {action} with no wait or barrier since it was {before} by {who}", lanes, position,
@@ -286,12 +286,11 @@ class TensorMemory:
         )  # fmt: skip
 
     def end_cta(self, cta: int) -> None:
-        """Check, when a CTA exits, that its tensor memory was deallocated."""
+        """Check that an exiting CTA has deallocated its tensor memory."""
         if self.allocated.get(cta):
             machine = self.machine
             allocation = self.allocated[cta][0]
-            columns = f"{allocation.columns} columns at {allocation.base}"
-            what = f"the CTA exits with allocated tensor memory: {columns} (a dealloc is missing)"
+            what = f"the CTA exits before it deallocates {allocation.columns} columns at column {allocation.base}"
             machine.hazard("tensor", what, np.array([cta * machine.threads]), at=allocation.at)
 
     def finish(self) -> None:
@@ -315,7 +314,7 @@ def _warps(machine: Machine, lanes: Lanes) -> list[tuple[int, int, int]]:
 
 def _demand_pairs(machine: Machine, group: int, lanes: Lanes) -> None:
     if group == 2 and machine.cluster_size % 2:
-        machine.hazard("window", "the cluster size must be even for cta_group::2", lanes)
+        machine.hazard("window", f"cta_group::2 needs an even cluster size, got {machine.cluster_size}", lanes)
 
 
 def _columns(cta: int, base: int, size: int) -> Any:
@@ -343,7 +342,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             one, at = np.array([lane]), int(np.searchsorted(index, lane))
             size = int(columns[at])
             if size < 32 or size > COLUMNS or size & (size - 1):
-                machine.hazard("tensor", f"the columns must be a power of two from 32 to 512, got {size}", one)
+                machine.hazard("tensor", f"the number of columns must be a power of 2 from 32 to 512, got {size}", one)
             if cta in memory.relinquished:
                 machine.hazard("tensor", "the CTA allocates after relinquish_alloc_permit", one)
             if size > memory.last_size.get(cta, COLUMNS):
@@ -353,7 +352,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             starts = range(COLUMNS - size, -1, -32)
             free = [b for b in starts if all(b + size <= a.base or a.base + a.columns <= b for a in mine)]
             if not free:
-                what = f"the allocation of {size} columns fails, because the CTA already has {sum(a.columns for a in mine)}"
+                what = f"{size} columns do not fit: the CTA has allocated {sum(a.columns for a in mine)} of {COLUMNS} columns"
                 machine.hazard("tensor", what, one)
             base = free[0]
             place = machine.shared.place(one, addresses[at : at + 1], 4)
@@ -382,10 +381,10 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         mine = memory.allocated.get(cta, [])
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
-            have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "nothing"
-            machine.hazard("tensor", f"{size} columns at {base} are not an allocation; allocated: {have}", one)
+            have = ", ".join(f"{a.columns} at column {a.base}" for a in mine) or "none"
+            machine.hazard("tensor", f"expected an allocation, got {size} columns at {base}; allocated: {have}", one)
         if matches[0].warp != warp:
-            machine.hazard("tensor", "a warp must deallocate only its own columns, got those of another warp", one)
+            machine.hazard("tensor", "a warp must deallocate only its own columns, got columns of another warp", one)
         cells = _columns(cta, base, size)
         touched = cells[(memory.shadow.writer[cells] != 0) | (memory.shadow.reader[cells] != 0)]
         memory.touch(one, 0, lane, touched, "freed", fenced=False)
@@ -489,7 +488,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
 
 
 def result_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return a key for the matrix D of an operation: its first cell and its extents, or () for a copy."""
+    """Return the first cell and the extents of an operation's matrix D, as a key. Return () for a copy."""
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 
@@ -498,7 +497,7 @@ def _complete_commit(machine: Machine, operation: Operation) -> None:
     memory = TensorMemory.of(machine)
     barrier = machine.mbarriers.objects.get(operation.barrier)
     if barrier is None:
-        what = "the mbarrier was invalidated before the commit completed"
+        what = "the mbarrier of a tcgen05.commit must not be invalidated before the commit completes: wait for it first"
         machine.hazard("mbarrier", what, np.array([operation.lane]))
     actor = machine.mbarriers.actor(barrier)
     stamps = stamp(machine.launch.time.now, WEAK, actor)
@@ -557,7 +556,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
     operands = list(instruction.operands)
     registers = operands.pop(0) if kind == "ld" else operands.pop()
     if not isinstance(registers, Braces):
-        raise refuse(instruction, "expected registers in braces")
+        raise refuse(instruction, f"expected registers in braces, got '{registers}'")
     split = 0
     if shape == "16x32bx2":
         split = immediate(operands.pop(), instruction, "the offset of the second half")
@@ -587,9 +586,9 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
                 machine.hazard("aligned", "all lanes of a warp must have the same address", lanes, int(members[0]))
             slab = int(machine.warp[first, 0]) % 4
             row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
-            if row not in ((32 * slab, 32 * slab + 16) if half else (32 * slab,)):
+            if row not in (firsts := (32 * slab, 32 * slab + 16) if half else (32 * slab,)):
                 machine.hazard(
-                    "window", f"warp {slab} must access the 32 lanes from lane {32 * slab} on, got lane {row}", lanes,
+                    "window", f"the first lane of warp {slab} must be {' or '.join(map(str, firsts))}, got {row}", lanes,
                     int(members[0]),
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]

@@ -60,7 +60,7 @@ class _MmaKind:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _MmaKind:
-        """Return the fields of an instruction descriptor, after their checks."""
+        """Check an instruction descriptor and return its fields."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
@@ -69,22 +69,25 @@ class _MmaKind:
         wanted = (64, 128) if group == 1 else (256,)
         step = 8 if m == 64 and not integers else 16
         for wrong, what in (
-            (word & _RESERVED, "a bit is set that must be zero in a dense product"),
-            (not (a and b and d), f"{kind} does not support the type of A, B or D"),
+            (word & _RESERVED, f"reserved bits must be zero in a dense product, got 0x{word & _RESERVED:08x}"),
+            (not (a and b and d), f"A, B and D must have types that {kind} supports"),
             (d == "f16" and "bf16" in (a, b), "D must not be f16 if A or B is bf16"),
             (m not in wanted, f"M must be {' or '.join(map(str, wanted))}, got {m}"),
-            (not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))), f"N is {n}"),
+            (
+                not 8 <= n <= 256 or (n % step and not (integers and n in (8, 24))),
+                f"N must be a multiple of {step} up to 256, got {n}",
+            ),
             (bits[0] and not integers, "only integers saturate"),
-            (integers and (bits[1] or bits[2]), "integers cannot be negated"),
+            (integers and (bits[1] or bits[2]), "integers must not be negated: clear bits 13 and 14"),
             (any(narrow), "K must be contiguous for elements of 4 and 6 bits"),
         ):
             if wrong:
-                machine.hazard("descriptor", f"0x{word:08x} is not an instruction descriptor for {kind}: {what}", one)
+                machine.hazard("descriptor", f"instruction descriptor 0x{word:08x} is invalid for {kind}: {what}", one)
         signs = 1 - 2 * bits[1], 1 - 2 * bits[2]
         return cls(m // group, n, k, a, b, d, signs, (bool(bits[3]), bool(bits[4])), bool(bits[0]))
 
     def cells(self, cta: int, taddr: int, columns: int) -> Any:
-        """Return the cells ``(rows, columns)`` of a matrix that begins at an address of tensor memory."""
+        """Return the tensor-memory cells of the matrix at address ``taddr``, in shape ``(rows, columns)``."""
         row = np.arange(self.m)
         lane = row if self.m == 128 else row % 16 + 32 * (row // 16)
         return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)
@@ -134,7 +137,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if len(operands) == 6:
         masks = [reader(x, "b32", instruction, program) for x in names_of(operands.pop(4), 4 * group, instruction)]
     if len(operands) != 5:
-        raise refuse(instruction, f"expected D, A, B, a descriptor, {4 * group} lane masks or none, and a predicate")
+        raise refuse(instruction, f"expected D, A, B, idesc, {4 * group} lane masks or none, and a predicate")
     target = address_reader(operands[0], instruction, program)
     in_tensor = isinstance(operands[1], Memory)
     descriptors = [reader(operand, "b64", instruction, program) for operand in operands[2 if in_tensor else 1 : 3]]
@@ -145,7 +148,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         operand_values = [machine.uniform(read(machine, lanes), lanes) for read in readers]
         if group == 2 and machine.cluster_size % 2:
-            machine.hazard("window", "the cluster size must be even for cta_group::2", lanes)
+            machine.hazard("window", f"cta_group::2 needs an even cluster size, got {machine.cluster_size}", lanes)
         for position, lane in enumerate(machine.index(lanes).tolist()):
             taddr, a, b, word, accumulates, *masked = (int(values[position]) for values in operand_values)
             form = _MmaKind.read(machine, np.array([lane]), word, kind, group)
@@ -205,7 +208,7 @@ def _touch(
     memory, cells = TensorMemory.of(machine), form.cells(cta, taddr, columns)
     if taddr >> 16 not in ((0,) if form.m == 128 else (0, 16)):
         first = "0" if form.m == 128 else "0 or 16"
-        machine.hazard("window", f"an operand of {form.m} rows must begin in lane {first}, got {taddr >> 16}", one)
+        machine.hazard("window", f"an operand of {form.m} rows must begin in lane {first}, got lane {taddr >> 16}", one)
     column, lanes = taddr & 0xFFFF, cells[[0, -1], 0] % CELLS // COLUMNS
     memory.inside(one, cta, column, column + columns - 1, (int(lanes[0]), int(lanes[1])))
     memory.touch(one, 0, int(one[0]), cells[kept] if kept is not True else cells, action, after=after)

@@ -33,7 +33,7 @@ class _Group:
     mask: Any
 
     def table(self, values: Any, fill: Any) -> Any:
-        """Return the values of lanes, ``(n, clusters)``, as a table, ``(sets, 32, clusters)``, with ``fill`` for absent lanes."""
+        """Convert values of shape ``(lanes, clusters)`` to ``(sets, 32, clusters)``, with ``fill`` for absent lanes."""
         table = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
         table[self.group, self.lane] = values
         return table
@@ -86,7 +86,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         if strange.any():
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
-            machine.hazard("aligned", f"reads the register of lane {source[at]}; this lane {why}", here.lanes, at)
+            machine.hazard("aligned", f"reads the register of lane {source[at]}, but that lane {why}", here.lanes, at)
         lacking = None
         try:
             values = machine.rows(value(machine, here.lanes), here.lanes)

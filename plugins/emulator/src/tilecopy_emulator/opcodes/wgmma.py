@@ -49,7 +49,7 @@ class _Product:
 
 
 class Warpgroups:
-    """The pending ``wgmma.mma_async`` operations of a batch's warpgroups, and the last uses of their registers."""
+    """The pending ``wgmma.mma_async`` of a batch's warpgroups, and other instructions' last uses of their registers."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -120,7 +120,7 @@ class Warpgroups:
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Check that no ``wgmma.mma_async`` in flight uses the registers of another instruction, and record their use."""
+        """Check that an instruction uses no register of a ``wgmma.mma_async`` in flight. Record the uses."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:
@@ -218,7 +218,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     signs = numbers[:2] if floats else [1, 1]
     transposed = [0] * (2 - len(numbers[2:])) + numbers[2:]
     if not {*signs} <= {1, -1} or not {*transposed} <= {0, 1}:
-        raise refuse(instruction, "a scale must be 1 or -1, and a transpose flag 0 (K is contiguous) or 1 (M or N is)")
+        raise refuse(instruction, f"scales must be 1 or -1, and transpose flags 0 or 1, got {numbers}")
     accumulators = total(_ROWS, n, types[0], 4)
     names = names_of(operands[0], accumulators.registers, instruction)
     kind = accumulators.register_type
@@ -250,7 +250,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
 
 def _number(operand: Any, instruction: Instruction) -> int:
     if not is_constant(operand):
-        raise refuse(instruction, "scales and transpose flags must be constants")
+        raise refuse(instruction, f"scales and transpose flags must be constants, got '{operand}'")
     bits = constant_bits(operand, "s32", instruction)
     return bits - (bits >> 31 << 32)
 
@@ -321,7 +321,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Wrap the steps that use registers of a ``wgmma.mma_async``. They first check that the operation is not in flight."""
+    """Wrap the steps that use registers of a ``wgmma.mma_async``, to check first that none is in flight."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

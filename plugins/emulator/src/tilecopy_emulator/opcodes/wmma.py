@@ -60,7 +60,7 @@ class _Fragment:
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return the memory offset of each slot and lane, in elements; ``stride``: of rows or columns, of shape (32, clusters)."""
+        """Return each slot's memory offset per lane, in elements. ``stride`` has shape ``(32, clusters)``."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)
@@ -91,7 +91,7 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
     if (first % np.uint64(fragment.bytes)).any():
         machine.note(
             f"the PTX ISA requires the address of a matrix to be a multiple of its fragment's {fragment.bytes} bytes; "
-            f"GPUs need only a multiple of {GRANULE_BYTES}"
+            f"GPUs need only a multiple of {GRANULE_BYTES} bytes"
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)
