@@ -406,11 +406,11 @@ def make_socket(name: str) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
-    "directory": (os.mkdir, "is a directory"),
-    "fifo": (getattr(os, "mkfifo", None), "is a FIFO"),
-    "socket": (make_socket, "is a socket"),
-    "device": (lambda name: os.symlink("/dev/null", name), "is a device"),
-    "full": (lambda name: os.symlink("/dev/full", name), "is a device"),
+    "directory": (os.mkdir, "got a directory"),
+    "fifo": (getattr(os, "mkfifo", None), "got a FIFO"),
+    "socket": (make_socket, "got a socket"),
+    "device": (lambda name: os.symlink("/dev/null", name), "got a device"),
+    "full": (lambda name: os.symlink("/dev/full", name), "got a device"),
     "read-only": (lambda name: os.close(os.open(name, os.O_CREAT, 0o444)), "0444"),
     "below a file": (lambda name: Path(name).symlink_to("in.npy/x"), "Not a directory"),
     "nowhere": (lambda name: Path(name).symlink_to("nowhere/x"), "does not exist"),

@@ -54,7 +54,7 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
-@click.option("--variant", help="Variant to use; an error if it declines. Default: by priority.")
+@click.option("--variant", help="Variant to use. The command fails if the variant declines. Default: by priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:

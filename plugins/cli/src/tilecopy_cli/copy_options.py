@@ -35,7 +35,7 @@ def check_names(**given: str | None) -> None:
         known = sorted({*first_party, *others})
         if value not in known:
             raise click.UsageError(
-                f"--{option} {value!r} is not installed; choose from {', '.join(known)}{did_you_mean(value, known)}",
+                f"--{option} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}",
                 click.get_current_context(),
             )
 
@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return the record of a variant, or None if the name is None or the variant is not installed."""
+    """Return the record of a variant. Return None if no name is passed or the variant is not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -77,17 +77,17 @@ _HOW = (
         help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
-    click.option("--variant", help="Variant to use; an error if it declines. Default: by priority."),
+    click.option("--variant", help="Variant to use. The command fails if the variant declines. Default: by priority."),
 )
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """Decorate a command that takes one copy. The command gets its options as arguments of :func:`plan`."""
+    """Decorate a command that takes one copy. The command receives the copy's options as arguments of :func:`plan`."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds options to a command: ``more``, and those of a copy's regions, scope and ``outside=``."""
+    """Return a decorator that adds options to a command: ``more``, and options for a copy's regions, scope and ``outside=``."""
     return lambda command: _in_words(command, more)
 
 

@@ -39,7 +39,7 @@ class DoctorCheck:
 
 
 def check_machine() -> list[DoctorCheck]:
-    """Return the checks: each GPU, assembler, executor, variant and package that tilecopy can use, installed or not."""
+    """Return one check per GPU, assembler, executor, variant and package that tilecopy can use, installed or not."""
     checks = _executors()
     usable = [check.what.removeprefix("executor ") for check in checks if check.found]
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *checks, *_extensions(usable), *_variants(), *_packages()]
@@ -54,7 +54,7 @@ def _gpus(usable: list[str]) -> list[DoctorCheck]:
 
 
 def _why_not(executor: str) -> str | None:
-    """Return why an installed executor cannot run here, or None if it can."""
+    """Return the reason that an executor cannot run here. Return None if it can run."""
     try:
         return unavailable_reason(executor)
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def _compute_cache() -> DoctorCheck:
         return DoctorCheck(what, "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     cache = ComputeCache.of_environment()
     if cache.disabled:
-        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set: each process compiles its kernels")
+        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set, so each process compiles its kernels")
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
     return DoctorCheck(what, "unusable" if cache.problem else "found", detail)
 

@@ -32,7 +32,7 @@ _BLOCK_IDS = {f"b{dim}": block_index(dim) for dim in "xyz"}
 
 
 def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
-    """Return the value of an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``, within this module's limits."""
+    """Evaluate an expression of integers, names, calls, subscripts, ``...`` and ``+ - * // % @``. The expression's size is limited."""
     if len(text) > MAX_CHARACTERS:
         raise RequestError(f"an expression must have at most {MAX_CHARACTERS} characters, got {len(text)}")
     try:

@@ -93,7 +93,7 @@ class TilecopyGroup(SuggestingGroup):
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subcommand, or warn and return None if it fails to load. If the user named the subcommand, raise an error instead."""
+        """Return a subcommand. If it fails to load, raise an error if the user named it, else warn and return None."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         sources = by_name(COMMANDS_GROUP).get(cmd_name)
@@ -112,11 +112,11 @@ class TilecopyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands. Warn of each package that declares a subcommand with the name of a built-in one."""
+        """Write the list of subcommands. Warn of each package whose subcommand has the name of a built-in subcommand."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 command = f"command {name} of {', '.join(source.owner for source in sources)}"
-                streams.say(f"tilecopy: {command} is ignored: tilecopy has a built-in command of that name")
+                streams.say(f"tilecopy: {command} is ignored, because tilecopy has a built-in command {name}")
         super().format_commands(ctx, formatter)
 
     def main(

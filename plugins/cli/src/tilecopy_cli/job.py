@@ -31,7 +31,7 @@ class Job:
 
 @attrs.frozen(eq=False)
 class TiledCopy:
-    """A kernel that copies its first parameter to its second in ``count`` tiles, one CTA per tile."""
+    """A kernel that copies its first parameter to its second parameter in ``count`` tiles, one CTA per tile."""
 
     tile: tuple[int, int]
     count: int
@@ -62,7 +62,7 @@ class TransferReport:
 
     @property
     def gb_per_s(self) -> float:
-        """The throughput in GB/s; each byte counts twice, as read and as written."""
+        """The throughput in GB/s. Each byte counts twice: it is read and written."""
         return 2 * self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
@@ -86,9 +86,10 @@ def as_rows(array: Any) -> Any:
 
 
 def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the rows and columns of a tile, at most those of the array. The tile of a one-row array has one row.
+    """Return the shape of a tile: ``--tile``, limited to the array's extents. The tile of a one-row array has one row.
 
-    An extent above the number of threads is rounded up to a multiple of it, because a prime extent would leave one thread.
+    An array's extent above the number of threads is rounded up to a multiple of this number, because a prime extent would
+    leave one thread.
     """
     asked = job.tile if shape[0] > 1 else (1, prod(job.tile))
     rows, columns = (
@@ -101,7 +102,9 @@ def tile_of(job: Job, shape: tuple[int, int]) -> tuple[int, int]:
 def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
     """Return the layout of a tile in shared memory: row-major, padded or swizzled."""
     if job.pad and job.swizzle:
-        raise RequestError("--swizzle and --pad both set the layout of the tile in shared memory: use only one of them")
+        raise RequestError(
+            "--swizzle and --pad must not be combined, because each sets the tile's layout in shared memory: use only one of them"
+        )
     rows, columns = tile
     plain = TileLayout(S[(rows, columns) : (columns + job.pad, 1)])
     return SwizzledLayout(swizzle(job.swizzle, dtype), plain) if job.swizzle else plain

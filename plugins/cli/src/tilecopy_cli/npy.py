@@ -68,7 +68,7 @@ class NpyFile:
 
     @property
     def left_out(self) -> str:
-        """The text of a report about the file's bytes after the array, or "" if there are none."""
+        """A part of a report that says how many bytes after the array were not copied. "" if there are none."""
         return f"; the {self.rest_bytes} bytes after the array were not copied" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:
@@ -160,7 +160,7 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
     if claimed > available:
         number = str(claimed) if claimed < 10**30 else "over 10**30"
         raise FileError(
-            f"{name}: the header declares {number} bytes of elements (shape {short_repr(shape)}, {dtype}), but the file has {available}"
+            f"{name}: the header declares {number} bytes of elements (shape {short_repr(shape)}, {dtype}), but the file has {available} bytes after the header"
         )
     order: Any = "F" if header.fortran_order else "C"
     array: Any

@@ -45,7 +45,7 @@ class Header:
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """Read the header of a file, and leave the file's position at the first element."""
+    """Read the header of a file and return it. The file is then positioned at the first element."""
     magic = file.read(np.lib.format.MAGIC_LEN)
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         raise FileError(

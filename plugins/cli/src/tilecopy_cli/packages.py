@@ -43,7 +43,7 @@ def problems() -> dict[str, list[str]]:
 
 
 def _points(package: Installed) -> list[tuple[str, str]]:
-    """Return the group and name of each entry point of tilecopy's groups once, or nothing if they cannot be read."""
+    """Return the (group, name) pairs of the entry points in tilecopy's groups. Return [] if they cannot be read."""
     try:
         points = [(point.group, point.name) for point in package.metadata.entry_points]
     except Exception:  # the registry reports it when it loads them
@@ -63,22 +63,22 @@ def _unknown_groups(package: Installed) -> Iterator[str]:
     try:
         text = package.metadata.read_text("entry_points.txt") or ""
     except UnicodeDecodeError:
-        yield "entry_points.txt is not UTF-8, so tilecopy cannot read its groups: save it as UTF-8"
+        yield "entry_points.txt must be UTF-8, so that tilecopy can read its groups: save it as UTF-8"
         return
     if text.startswith("\ufeff"):
-        yield "entry_points.txt starts with a byte order mark, so its first group is ignored: save it without the mark"
+        yield "entry_points.txt must not start with a byte order mark, because its first group is then ignored: save it without one"
     for group in dict.fromkeys(re.findall(r"^\ufeff?\[\s*(tilecopy[^\]]*?)\s*\]", text, re.MULTILINE | re.IGNORECASE)):
         if group not in READERS:
             yield f"no package reads the entry-point group {group!r}{did_you_mean(group, READERS)}"
 
 
 def _unmet(package: Installed) -> Iterator[str]:
-    """Yield the requirements that are not met in this environment, without those of extras."""
+    """Yield a sentence per requirement that is not met in this environment. Requirements of extras are left out."""
     for text in package.requirements:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            yield f"its requirement {text!r} is not valid under PEP 508"
+            yield f"its requirement must be valid under PEP 508, got {text!r}"
             continue
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue

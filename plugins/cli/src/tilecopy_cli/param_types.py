@@ -28,15 +28,15 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         self.aliases = aliases or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name, or fail with a message that lists all names and suggests the nearest."""
+        """Return the name. For an unknown name, fail with a message that lists all names and suggests the nearest."""
         value = self.aliases.get(value, value)
         if value in self.names:
             return str(value)
         near = did_you_mean(str(value), self.names)
-        return self.fail(f"{value!r} is not one of {', '.join(self.names)}{near}", param, ctx)
+        return self.fail(f"must be one of {', '.join(self.names)}, got {value!r}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return the names for the help if there are fewer than six, else None, so that click shows the type."""
+        """Return the names for the help text if there are fewer than six. Otherwise return None, so that click shows the type."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 
@@ -84,7 +84,7 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path, or fail if it is empty or ends in a slash."""
+        """Return the path. Fail if the path is empty or ends in a slash."""
         if isinstance(value, Path):
             return value
         if not value or value.endswith("/") or "\0" in value:

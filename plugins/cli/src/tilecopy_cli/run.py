@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
-    """Return the target and executor of a job. The defaults are those of the GPU, or sm_90 and the emulator without a GPU."""
+    """Return the target and executor of a job. Defaults: the GPU's target and cuda, or sm_90 and the emulator without a GPU."""
     why = unavailable_reason("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:

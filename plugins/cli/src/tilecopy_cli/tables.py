@@ -39,14 +39,14 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, inde
 
 
 def run_text(outcome: RunReport, destination: object) -> str:
-    """Return the text of the report of `tilecopy run`."""
+    """Return the report of `tilecopy run` as a string."""
     array = f"{outcome.dtype}{list(outcome.shape)} in {outcome.order} order"
     head = wrap_text(f"{array}, {outcome.bytes} bytes, {outcome.target}")
     return head + ("" if outcome.tiled is None else _tiled_text(outcome.tiled)) + transfer_text(outcome, destination)
 
 
 def transfer_text(report: TransferReport, destination: object, *more: str) -> str:
-    """Return the text of a report: time and throughput, the lines ``more``, verification and the name of the output."""
+    """Return a report as a string: time and throughput, the lines ``more``, verification and the name of the output."""
     how = f"median of {report.runs} runs, timed by CUDA events" if report.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * report.bytes} bytes (read + written) in {report.seconds * 1e3:.3f} ms on {report.executor} "

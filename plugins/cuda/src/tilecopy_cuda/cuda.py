@@ -83,7 +83,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return the reason why this kernel, or any kernel, cannot run on this machine, or None."""
+        """Return the reason that this kernel (or any kernel) cannot run on this machine. Return None if it can run."""
         try:
             devices = self.devices()
         except LaunchError as error:
@@ -91,7 +91,7 @@ class CudaExecutor:
         if not devices:
             return "the driver does not find a GPU"
         if kernel is not None and not any(kernel.target.runs_on(*device.capability) for device in devices):
-            return f"this machine has no GPU that can run {kernel.target}, only {', '.join(map(str, devices))}"
+            return f"this machine must have a GPU that can run {kernel.target}, got {', '.join(map(str, devices))}"
         return None
 
     # ------------------------------------------------------------------------------------------- loading
@@ -220,7 +220,7 @@ class CudaExecutor:
         grid: Sequence[int] | int | None = None,
         device: int | None = None,
     ) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)`` for device arrays that differ from these only in their addresses.
+        """Return a function ``launch(addresses, stream=None)`` for device arrays that differ from the arguments only in address.
 
         The caller must ensure that. Each launch checks only the alignment of the addresses.
 
@@ -230,7 +230,7 @@ class CudaExecutor:
         binding = self._check(kernel, arguments, grid)
         if binding.on_host:
             raise LaunchError(
-                f"kernel {kernel.name}: a launch by address needs device arrays, but {', '.join(binding.on_host)} is in host memory; "
+                f"kernel {kernel.name}: a launch by address needs device arrays, got {', '.join(binding.on_host)} in host memory; "
                 "call the kernel, or pass device arrays"
             )
         if 0 in binding.grid:
@@ -277,7 +277,7 @@ class CudaExecutor:
             ordinals = [gpu.ordinal for gpu in self.devices()]
             if type(device) is not int or device not in ordinals:
                 raise LaunchError(
-                    f"kernel {kernel.name}: device must be the number of a GPU of this machine, {ordinals}, got {short_repr(device)}"
+                    f"kernel {kernel.name}: device must be the ordinal of a GPU of this machine, one of {ordinals}, got {short_repr(device)}"
                 )
             return device
         places = binding.devices
@@ -360,7 +360,7 @@ class CudaExecutor:
         with self.driver.active(ordinal), ExitStack() as cleanup:
             if streams.capturing_framework() or int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
-                    f"{what}: a launch that is captured into a graph needs device arrays, but {', '.join(binding.on_host)} is in "
+                    f"{what}: a launch that is captured into a graph needs device arrays, got {', '.join(binding.on_host)} in "
                     "host memory; pass device arrays"
                 )
             self.load(kernel, ordinal)
@@ -390,8 +390,9 @@ class CudaExecutor:
                 apart = binding.arrays[parameter.name].pointer - span.first
                 if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
-                        f"{where}: these arrays overlap in host memory, and {parameter.name} begins {apart} bytes after the first, but its "
-                        f"address must be a multiple of {parameter.align_bytes}: declare align_bytes={apart & -apart} or less"
+                        f"{where}: these arrays overlap in host memory. The address of {parameter.name} must be a multiple of "
+                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the first array: declare "
+                        f"align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart
 

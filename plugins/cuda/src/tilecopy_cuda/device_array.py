@@ -27,7 +27,7 @@ _EXECUTOR = instance_of("a CudaExecutor", CudaExecutor)
 
 
 class DeviceArray:
-    """A row-major array in device memory. It is freed by :meth:`free`, at the end of a ``with``, or when nothing refers to it.
+    """A row-major array in device memory. The memory is freed by :meth:`free`, at the end of a ``with`` statement, or by the garbage collector.
 
     Args:
         shape: extents. An array with an extent of 0 has no memory, and its address is 0.

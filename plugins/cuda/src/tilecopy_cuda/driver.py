@@ -76,7 +76,7 @@ class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functoo
 
 @frozen
 class Device:
-    """A frozen record of a GPU: its number, compute capability and name."""
+    """A frozen record of a GPU: ordinal, compute capability and name."""
 
     ordinal: int
     capability: tuple[int, int]
@@ -87,7 +87,7 @@ class Device:
 
 
 def _why_no_driver(error: Exception) -> str:
-    """Return a sentence that says if the driver's library is missing or cannot be used."""
+    """Return a sentence that says whether the driver's library is missing or cannot be used."""
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         ctypes.CDLL(library)
@@ -146,7 +146,7 @@ class Driver:
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """Call a function of the driver and return its value, or a list if it has several. Messages of errors begin with ``what``."""
+        """Call a function of the driver and return its value, or a list of its values. Error messages begin with ``what``."""
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
             raise self.error(what or function, code)
@@ -227,7 +227,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream (an integer, or an object of a framework), or None for a default stream: each GPU has one."""
+        """Return the GPU of a stream (an integer or a framework's object). Return None for a default stream, because each GPU has one."""
         ordinal, number = stream_device(stream), stream_handle(stream)
         if ordinal is not None or number in _DEFAULT_STREAMS:
             return ordinal
@@ -238,7 +238,7 @@ class Driver:
             return self.current_device()
 
     def device_of(self, pointer: int) -> int:
-        """Return the GPU of a device address, or raise LaunchError if it is not one."""
+        """Return the GPU of a device address. Raise LaunchError if the address is not in device memory."""
         ordinal = ctypes.c_int(-1)
         code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
         if code or ordinal.value < 0:  # the driver also knows pinned host memory
@@ -266,7 +266,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access. Return the reason why kernels on one GPU still cannot access memory of another GPU, or None.
+        """Enable peer access. Return None, or the reason that kernels on one GPU still cannot access memory of another GPU.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -282,12 +282,12 @@ class Driver:
             if self._attribute(_CONTEXT, address) or self._attribute(_ACCESS_FLAGS, address) & needed == needed:
                 return None
         return (
-            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}: it is mapped or from a memory pool, "
-            "so its allocator must grant access (cudaMemPoolSetAccess, cuMemSetAccess)"
+            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}. The memory is mapped or from a memory pool, "
+            "so the allocator must grant access (cudaMemPoolSetAccess, cuMemSetAccess)"
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable peer access of one GPU to the memory of another, once per pair. Return False if the hardware does not support it."""
+        """Enable access of one GPU to another GPU's memory, once per pair. Return False if the hardware does not support it."""
         with LOCK:
             if (ordinal, device) not in self._peers:
                 pair = [self.call("cuDeviceGet", gpu) for gpu in (ordinal, device)]
@@ -309,7 +309,7 @@ class Driver:
     # -------------------------------------------------------------------------------------------- streams
 
     def is_capturing(self, ordinal: int, stream: int) -> bool:
-        """Return True if a stream of a GPU is being captured into a graph. The legacy default stream never is."""
+        """Return True if a stream of a GPU is being captured into a graph. Return False for the legacy default stream."""
         if stream in _LEGACY_STREAM:
             return False
         with self.active(ordinal):
@@ -325,7 +325,7 @@ class Driver:
             self.api.cuEventDestroy(event)
 
     def wait_for(self, other: tuple[int, int], waiting: tuple[int, int]) -> None:
-        """Make later work on one stream wait for the present work on another. The host does not wait.
+        """Make later work on one stream wait for the work already on another stream. The host does not wait.
 
         Args:
             other: the number of the GPU and the CUstream of the other stream.
@@ -339,7 +339,7 @@ class Driver:
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:
-        """Return a context manager for calls that a capture in another thread would forbid, such as loading a module.
+        """Return a context manager for calls that are not allowed during stream capture in any thread, such as module loading.
 
         The calls are not captured (cuThreadExchangeStreamCaptureMode, relaxed).
         """

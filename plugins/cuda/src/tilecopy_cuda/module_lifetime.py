@@ -55,7 +55,7 @@ class LoadedKernel:
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """If a stream is being captured, keep the module loaded until the graph is destroyed (CUDA guide, user objects)."""
+        """Keep the module loaded until the graph that captures the stream, if any, is destroyed (CUDA guide, user objects)."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch reports errors of the stream
@@ -81,7 +81,7 @@ class Modules:
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
     def track(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
-        """Return a loaded kernel. Its module may be unloaded once nothing refers to the kernel."""
+        """Return a loaded kernel. The module may be unloaded once nothing refers to the kernel."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)
         weakref.finalize(kernel, self._dropped.append, owned).atexit = False
@@ -89,7 +89,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload the modules that nothing can launch. Unless ``all``, do so only for a whole batch, because unloading waits for the device."""
+        """Unload the modules that nothing can launch. Unless ``all``, unload whole batches, because unloading waits for the device."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]

@@ -1,4 +1,4 @@
-"""A loader of kernels' PTX: the driver compiles it, or takes its machine code from the driver's compute cache."""
+"""A loader of kernels. The driver compiles the PTX, or loads the machine code from its compute cache."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModuleLoader:
             warn_outside(f"{message}: {problem}", PerformanceWarning)
 
     def _remedy(self, code: Any, kernel: BuiltKernel) -> str:
-        """Return what the user can do about a driver that cannot compile the PTX, or ""."""
+        """Return what the user can do if the driver cannot compile the PTX. Return "" for other errors."""
         if int(code) == _COMPILER_NOT_FOUND:
             return (
                 ". The driver has no PTX compiler: install its library libnvidia-ptxjitcompiler; in a container, "

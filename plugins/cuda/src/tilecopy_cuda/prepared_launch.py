@@ -86,7 +86,7 @@ class ReadyLaunch:
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Write the computed parameters, such as tensor maps, to a buffer, and keep the kernel loaded for a graph that is capturing."""
+        """Write the computed parameters, such as tensor maps, to a buffer. Keep the kernel loaded for a graph under capture."""
         if self.computed and buffer.computed_for != addresses:
             for place, make in self.computed:
                 data = make(addresses)
@@ -138,7 +138,7 @@ class ReadyLaunch:
         count, kernel = len(self.masks), f"kernel {self.kernel}"
         if not isinstance(addresses, (tuple, list)) or len(addresses) != count:
             raise LaunchError(
-                f"{kernel}: addresses must be a tuple of {count}, one for each array, got {short_repr(addresses)}"
+                f"{kernel}: addresses must be a tuple of {count} addresses, one for each array, got {short_repr(addresses)}"
             )
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
@@ -147,7 +147,7 @@ class ReadyLaunch:
             what = f"{kernel}: the address of array {number}"
             if not address and number not in self.empty:
                 raise LaunchError(
-                    f"{what} must not be 0: its memory was freed or never allocated; pass the address of allocated memory"
+                    f"{what} must not be 0. The memory was freed or never allocated: pass the address of allocated memory"
                 )
             if address & mask:
                 raise LaunchError(f"{what} must be a multiple of {mask + 1} bytes, got 0x{address:x}")
@@ -155,7 +155,7 @@ class ReadyLaunch:
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """Return a function that launches with the addresses that were checked, at little more than the cost of a driver call.
+        """Return a function that launches with the checked addresses. Its overhead is little more than a driver call.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared. If ``stream`` is None, each
         call takes the stream that is current then.
@@ -206,7 +206,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. Its parameter buffer begins with the addresses, so one write replaces all of them."""
+    """Return a launch of a loaded kernel. The addresses are first in its parameter buffer, so one write replaces all of them."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

@@ -1,4 +1,4 @@
-"""Repeated launches with arguments like those of an earlier call. Each is made by a function generated for the arguments' types.
+"""Repeated launches with arguments like those of an earlier call. A function that is generated for the arguments' types makes each launch.
 
 A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the generated function reads
 all arguments in straight-line code. torch compares tensors with those of the newest launch in one call, which costs a quarter of
@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types, or None if the package cannot read their properties from attributes.
+        """Return an empty cache for arguments of these types. Return None if an array type has no attributes to read.
 
         ``streams`` has the driver's handle of each number of a stream.
         """

@@ -27,7 +27,7 @@ ASSERT = "TILECOPY_ASSERT"
 
 
 def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
-    """Return the text of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
+    """Return the C++ source of one ``__device__ __forceinline__`` function; see :meth:`tilecopy_core.Plan.cuda`."""
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
@@ -73,18 +73,18 @@ def cuda_header(functions: Sequence[str]) -> str:
         functions: results of :meth:`tilecopy_core.Plan.cuda`.
 
     Raises:
-        RequestError: a text is not such a result, or two functions have the same name.
+        RequestError: an item is not such a result, or two functions have the same name.
     """
     if not isinstance(functions, (list, tuple)) or not all(isinstance(text, str) for text in functions):
         raise RequestError(
-            f"cuda_header: functions must be a list of texts from plan.cuda(name), got {short_repr(functions)}"
+            f"cuda_header: functions must be a list of strings from plan.cuda(name), got {short_repr(functions)}"
         )
     names: list[str] = []
     for text in functions:
         title = _TITLE.search(text)
         if title is None:
             raise RequestError(
-                f"cuda_header: each function must be a text from plan.cuda(name), got {short_repr(text)}"
+                f"cuda_header: each function must be a string from plan.cuda(name), got {short_repr(text)}"
             )
         names.append(title[1])
     for name in names:
@@ -103,7 +103,7 @@ _TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
 
 def _encoder(function: CopyFunction, operand: Argument) -> Iterator[str]:
-    """Yield the lines of a host function that encodes a tensor map, if the argument is one; they need cuda.h."""
+    """Yield the lines of a host function that encodes a tensor map. Yield none for other arguments. The lines need cuda.h."""
     if isinstance(operand, ScalarArgument) or operand.recipe is None:
         return
     recipe, arguments = operand.recipe, by_key(function.arguments)
@@ -113,7 +113,9 @@ def _encoder(function: CopyFunction, operand: Argument) -> Iterator[str]:
     def name_of(symbol: Symbol) -> str:
         number = arguments.get(key_of_symbol(symbol))
         if not isinstance(number, ScalarArgument) or symbol.varies != "grid":
-            raise RequestError(f"the tensor map of {array} must depend on host values only, got {symbol.name}")
+            raise RequestError(
+                f"the tensor map of {array} must depend only on values that the host knows, got {symbol.name}"
+            )
         taken[f"{number.type} {number.name}"] = None
         return number.name
 

@@ -1,4 +1,4 @@
-"""The record of a copy as a function of another language: its arguments, and PTX for inline assembly.
+"""The record of a copy as a function in another language, for example CUDA C++: arguments and PTX for inline assembly.
 
 The copy's variant writes its instructions as in a kernel of KernelBuilder. :class:`FunctionBindings` gives it addresses, symbols
 and fragments. The inline assembly first moves the caller's values to its own registers, and at the end moves fragments back
@@ -78,7 +78,7 @@ class AsmOperand:
 
     Attributes:
         argument: name of the function's argument.
-        word: of a fragment, which word.
+        word: the index of the word in its fragment, or None for other arguments.
     """
 
     argument: str
@@ -87,7 +87,7 @@ class AsmOperand:
 
 @attrs.frozen(eq=False)
 class CopyFunction:
-    """A frozen record of a copy as a function of another language.
+    """A frozen record of a copy as a function in another language, for example CUDA C++.
 
     Attributes:
         name: the name of the function.
@@ -130,7 +130,7 @@ class CopyFunction:
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the block only reads, numbered after the outputs. If several threads copy, one input is the thread's index."""
+        """The operands that the block only reads. Their numbers follow the outputs. A copy by several threads reads the thread's index."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -205,7 +205,7 @@ class FunctionBindings(Bindings):
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, found: Symbol) -> Register:
-        """Return the register that holds a symbol, from its argument, or from its special register if it has no argument."""
+        """Return the register that holds a symbol. The value comes from the symbol's argument, or else from its special register."""
         key = key_of_symbol(found)
         argument = self._arguments.get(key)
         if argument is None and found.register:
@@ -235,8 +235,8 @@ class FunctionBindings(Bindings):
         """Return the register with a pointer to a tensor map that the host encodes. Equal tensor maps share one argument."""
         if isinstance(recipe, HostBytes):
             raise RequestError(
-                f"this copy needs {recipe.size_bytes} bytes that the Python function {recipe.make.__qualname__} computes at each launch, so it "
-                "cannot be exported; build the kernel with KernelBuilder"
+                f"this copy needs {recipe.size_bytes} bytes that the Python function {recipe.make.__qualname__} computes at each launch, so the "
+                "copy cannot be exported; build the kernel with KernelBuilder"
             )
         assert isinstance(recipe, TensorMap)
         if recipe not in self.made:
@@ -253,7 +253,7 @@ class FunctionBindings(Bindings):
     def _argument(self, key: Key, what: str) -> Argument:
         if key not in self._arguments:
             raise PtxError(
-                f"{what} belongs to the kernel and is not an operand of the copy, so the copy cannot be exported"
+                f"{what} must be an operand of the copy, but belongs to the kernel, so the copy cannot be exported"
             )
         return self._arguments[key]
 
@@ -268,7 +268,7 @@ class FunctionBindings(Bindings):
 
 @checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
-    """Return the record of a plan's copy as a function of another language.
+    """Return the record of a plan's copy as a function in another language, for example CUDA C++.
 
     Args:
         plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.

@@ -109,15 +109,15 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return the key that identifies a symbol's argument: its special register if it has one, else the symbol."""
+    """Return the key of a symbol's argument: the symbol's special register if it has one, else the symbol."""
     return symbol.register or symbol
 
 
 def check_function_name(name: object) -> None:
-    """Raise RequestError unless a name of a function is valid in C++, PTX and Python."""
+    """Raise RequestError unless a function name is valid in C++, PTX and Python."""
     what = "the name of a function"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"{what} must be an identifier of C++ that is not a keyword, got {short_repr(name)}")
+        raise RequestError(f"{what} must be a C++ identifier and not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
             f"{what} must not be reserved for the C++ implementation (two underscores, or _ and a capital), got {name!r}"
@@ -170,7 +170,7 @@ def cta_threads(plan: Plan) -> int:
 
 
 def by_key(arguments: Iterable[Argument]) -> dict[Key, Argument]:
-    """Return the arguments by their keys; of two arguments with the same memory, the first."""
+    """Return a dict from keys to arguments. If two arguments have the same memory, the dict has the first one."""
     arguments_by_key: dict[Key, Argument] = {}
     for argument in arguments:
         if isinstance(argument, BufferArgument):

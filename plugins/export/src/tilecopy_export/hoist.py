@@ -46,7 +46,7 @@ MOST_WORDS = 24
 
 
 def hoist(function: CopyFunction) -> tuple[list[str], CopyFunction]:
-    """Return C++ statements that compute the integers before a function's first branch, and the function with these as inputs.
+    """Return C++ statements for the integers before a function's first branch, and the function with these integers as inputs.
 
     The integers have the names of the block's registers. A compiler can hoist C++ out of a loop, but not the contents of inline
     assembly. This pays if the statements multiply two run-time integers (such as sizes in strides), or if the assembly then has a

@@ -1,4 +1,4 @@
-"""Functions that write files atomically: a failure leaves the old files, and no reader sees a part of a new one."""
+"""Functions that write files atomically: a failure leaves the old files, and no reader sees a partly written file."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check_writable(path: str | Path) -> None:
             raise FileNotFoundError(errno.ENOENT, f"the directory {target.parent} does not exist") from None
     else:
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            raise FileExistsError(errno.EEXIST, f"must be a regular file, got {kind}")
+            raise FileExistsError(errno.EEXIST, f"the path must be that of a regular file, got {kind}")
         if not mode & stat.S_IWUSR or not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, f"must be writable, got mode {stat.S_IMODE(mode):04o}")
+            raise PermissionError(errno.EACCES, f"the file must be writable, got mode {stat.S_IMODE(mode):04o}")
     probe = _temporary_name(target)
     probe.touch(exist_ok=False)
     probe.unlink()

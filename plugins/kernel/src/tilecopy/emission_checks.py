@@ -98,7 +98,7 @@ def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
 
 
 def is_special(name: str) -> bool:
-    """Return True if the name is that of a special register such as ``%tid``. Special registers need no declaration."""
+    """Return True if the name is a special register such as ``%tid``. Special registers need no declaration."""
     return name[:1] == "%" and (name[1:] in SPECIAL_REGISTERS or _NUMBERED.match(name[1:]) is not None)
 
 

@@ -20,7 +20,7 @@ EXECUTORS_GROUP = "tilecopy.executors.v1"
 
 
 class Executor(Protocol):
-    """An object that runs kernels. An entry point of the group ``tilecopy.executors.v1`` returns one when it is called.
+    """An object that runs kernels. Each entry point of the group ``tilecopy.executors.v1`` is a function that returns an executor.
 
     It may also have a method ``prepare``, which takes the arguments of ``launch``, checks them once and returns a function
     without arguments that launches (:meth:`BuiltKernel.prepare`). Without ``prepare`` each such call is a ``launch``. An executor

@@ -159,7 +159,7 @@ class HarnessCopy:
 
 @frozen
 class HarnessMemory:
-    """A frozen record of the memory of one side of the copy.
+    """A frozen record of the memory of the copy's source or destination.
 
     Attributes:
         array: the caller's array. For memory of an SM it has a row per CTA: ``[cta, word]``, ``[cta, thread, register]`` or
@@ -244,7 +244,7 @@ class Harness:
         self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.copy.cta_group)
 
     def wait(self) -> None:
-        """Write a wait for this iteration's phase of the mbarrier. In a pair of CTAs, the second waits for the first."""
+        """Write a wait for this iteration's phase of the mbarrier. In a pair of CTAs, the second CTA waits for the first CTA."""
         phase = self.turn % 2
         if self.copy.receivers:
             with self._receiving():

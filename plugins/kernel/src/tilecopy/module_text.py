@@ -66,7 +66,7 @@ def declarations(ptx: PtxBuilder) -> list[str]:
 
 
 def parameter_text(recipe: Recipe, name: str) -> ParameterText:
-    """Return the declaration of the parameter that a recipe computes."""
+    """Return the PTX declaration of the parameter that a launch computes from a recipe."""
     return ParameterText(name, "b8", recipe.size_bytes, recipe.align_bytes)
 
 

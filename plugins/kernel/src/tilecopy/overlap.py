@@ -41,7 +41,7 @@ class StridedMemory:
 
     @property
     def byte_bounds(self) -> tuple[int, int]:
-        """The addresses of the first byte and of the byte after the last. They are equal if the array is empty."""
+        """The addresses of the array's first byte and of the byte after its last byte. They are equal if the array is empty."""
         if 0 in self.shape or not self.itemsize:
             return self.start, self.start
         reach = [(e - 1) * s for e, s in self.steps]

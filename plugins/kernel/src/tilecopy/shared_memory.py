@@ -39,8 +39,8 @@ class SharedPlan:
             end = offsets[buffer.memory] + buffer.span_bytes
         limit = target.shared_limit_bytes
         if end > limit:
-            sizes = ", ".join(f"{b.name} {b.span_bytes}" for b in buffers)
-            raise PtxError(f"shared memory must be at most {limit} bytes on {target}, got {end} ({sizes})")
+            sizes = ", ".join(f"{b.name}: {b.span_bytes}" for b in buffers)
+            raise PtxError(f"shared memory must be at most {limit} bytes on {target}, got {end} bytes ({sizes})")
         return cls({b.memory: b for b in buffers}, offsets, end, end > _STATIC_LIMIT_BYTES)
 
 

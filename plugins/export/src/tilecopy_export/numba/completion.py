@@ -40,7 +40,9 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
     """Return the signature and the generator of an instruction on an mbarrier (an array or a shared address) and an integer."""
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
-        raise TypingError(f"{name} takes an mbarrier in shared memory (or its address) and an integer, got {kinds}")
+        raise TypingError(
+            f"{name}: arguments must be an mbarrier in shared memory (or its address) and an integer, got {kinds}"
+        )
     if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
         raise TypingError(f"{name}: an mbarrier must be an array of int64 or uint64 (8 bytes), got {barrier}")
 
@@ -74,7 +76,7 @@ def cp_async_wait(typingctx: Any, pending: Any) -> Any:
 
 @intrinsic
 def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
-    """Initialise an mbarrier for ``count`` arrivals per phase, by one thread. Then call ``fence_mbarrier_init`` and a barrier."""
+    """Initialise an mbarrier for ``count`` arrivals per phase. One thread calls this, then ``fence_mbarrier_init`` and a barrier."""
     return _of_barrier(f"{SYNC['mbarrier_init']} [$0], $1;", (mbarrier, count), "mbarrier_init")
 
 
@@ -94,7 +96,7 @@ def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
 
 @intrinsic
 def fence_proxy_async(typingctx: Any) -> Any:
-    """Order generic accesses of shared memory before those of the async proxy (bulk copies)."""
+    """Order earlier generic accesses of shared memory before later accesses of the async proxy (bulk copies)."""
     return _of_nothing(f"{SYNC['fence_proxy_async']};")
 
 

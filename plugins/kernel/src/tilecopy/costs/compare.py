@@ -78,7 +78,7 @@ def _of_ideal(count: int | None, ideal: int) -> str:
 
 @frozen
 class Comparison:
-    """The plans of one copy by different variants, the cheapest first. It prints as a table, with a group per target.
+    """The plans of one copy by different variants, the cheapest first. The plans are printed as a table, grouped by target.
 
     Plans with unknown traffic come last. Lines below the rows of a target name the instructions that are not counted.
 

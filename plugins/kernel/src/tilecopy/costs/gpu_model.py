@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The overhead coefficients of a data path between global memory and an SM. The overhead is added to the bytes' time.
+    """The overhead coefficients of a data path between global memory and an SM. It adds to the bytes' transfer time.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of

@@ -47,7 +47,7 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name} must need at most {request.most_registers} registers per thread, got {count:,}. The rest spills to "
+        f"fragment {buffer.name} must have at most {request.most_registers} registers per thread, got {count:,}. The rest spills to "
         f"local memory: {remedy}",
     )
 

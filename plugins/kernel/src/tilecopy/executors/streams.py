@@ -66,7 +66,7 @@ def stream_device(stream: Any) -> int | None:
 
 
 def framework_of(kind: type) -> str:
-    """Return the top-level module of the framework that an array's type comes from: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""``.
+    """Return the framework of an array type: ``"torch"``, ``"cupy"`` or ``"jax"``. Return ``""`` for another type.
 
     A class that is derived from a framework's class belongs to that framework.
     """

@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the logical and of two lists of alternatives. If it is too long, return ``left`` (the outer conditions)."""
+    """Return the logical and of two lists of alternatives. If the result is too long, return ``left`` (the outer conditions)."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]

@@ -278,7 +278,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """Return the part of a local buffer that one thread holds, as a flat buffer. Its indices must be constants."""
+        """Return one thread's registers of a local buffer as a flat buffer. Indices of the flat buffer must be constants."""
         self._check_buffer(fragment, "registers: fragment must be a local buffer, got", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -600,7 +600,7 @@ class KernelBuilder(Recorder):
         self.record(Action("tcgen05_dealloc", write))
 
     def tcgen05_commit(self, barrier: Mbarrier | Region, *, cta_group: int | None = None) -> None:
-        """Commit this thread's tcgen05 copies to an mbarrier. The mbarrier receives one arrival when they are complete.
+        """Commit this thread's tcgen05 copies to an mbarrier. The mbarrier receives one arrival when the copies are complete.
 
         Pass ``mbar``, or one of several, ``mbar[i]``. For ``cta_group`` see :meth:`tcgen05_alloc`.
         """

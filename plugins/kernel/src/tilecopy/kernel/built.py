@@ -445,7 +445,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """Return the size of a grid or cluster as three positive counts, or raise ``error``. Missing counts are 1."""
+    """Return the size of a grid or cluster as three positive counts. Missing counts are 1. Raise ``error`` if it is not valid."""
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
         raise error(f"{what} must be one to three positive integers, got {short_repr(value)}")

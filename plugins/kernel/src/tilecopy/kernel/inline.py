@@ -1,4 +1,4 @@
-"""Inline PTX of the user. It is checked against the table of instructions when it is recorded."""
+"""The user's inline PTX. The text is checked against the table of instructions when it is recorded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONSTANTS = frozenset({"_", "WARP_SZ"})
 
 
 class InlineText:
-    """PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace them. It is checked when it is created.
+    """PTX text with fields ``{0}``, ``{1}`` .. and the operands that replace the fields. The text is checked on creation.
 
     For the arguments see :meth:`KernelBuilder.inline_ptx`; ``names`` are those that the kernel declares. The attribute ``declared``
     has the names that the text declares outside braces, for later text.

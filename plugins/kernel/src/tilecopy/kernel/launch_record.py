@@ -28,7 +28,7 @@ Positive = Annotated[int, Meta(ge=1)]
 
 @frozen
 class SavedPlan:
-    """The plan of one copy of a saved kernel; ``text`` is what its ``explain()`` returned."""
+    """The plan of one copy of a saved kernel. ``text`` is what the plan's ``explain()`` returned."""
 
     variant: str
     package: str

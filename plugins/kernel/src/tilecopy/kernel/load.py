@@ -31,7 +31,7 @@ from .save import function_named
 
 @checked(LaunchError, folder=PATH)
 def load_kernel(folder: str | Path) -> BuiltKernel:
-    """Load a kernel that :meth:`BuiltKernel.save` wrote. Its launches make the same checks as those of the saved kernel.
+    """Load a kernel that :meth:`BuiltKernel.save` wrote. Each launch makes the same checks as a launch of the saved kernel.
 
     Nothing is lowered again, and no variant must be installed. ``plans`` has the texts of the saved plans (:class:`SavedPlan`).
     If a function computes a parameter (``HostBytes``), its module is imported.

@@ -13,7 +13,7 @@ _ALIKE = 0.8
 
 
 def nearest_opcode(opcode: str) -> str:
-    """Return the opcode of the table that is the most similar to a misspelt one, or "" if none is similar."""
+    """Return the opcode of the table that is the most similar to a misspelt one. Return "" if none is similar."""
     with LOCK:
         from difflib import get_close_matches
     word, *modifiers = opcode.split(".")

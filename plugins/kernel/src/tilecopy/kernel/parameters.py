@@ -96,7 +96,7 @@ class Binding:
 
     @property
     def devices(self) -> dict[str, int]:
-        """A dict from array parameter to GPU, for each array in device memory that has an address. An empty array may have none."""
+        """A dict from array parameter to GPU, for each array in device memory that has an address. An empty array may have no address."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
@@ -306,7 +306,7 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
-        """Bind a value, or raise LaunchError if it is outside the declared bounds or not a multiple of the divisor."""
+        """Bind a value. Raise LaunchError if it is outside the declared bounds or not a multiple of the divisor."""
         if not self.lower <= number <= self.upper:
             raise LaunchError(
                 f"{where} must be from {self.lower} to {self.upper} as declared, got {short_repr(number)}{source}{remedy}"
@@ -417,7 +417,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: every extent, or else every stride, that depends only on this size."""
+        """Return the size with its sources: the extents, or else the strides, that depend only on this size."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -429,7 +429,7 @@ class SizeParameter(NumberParameter):
                 return attrs.evolve(self, sources=tuple(sources))
         raise RequestError(
             f"size {self.name} cannot be read from the arguments, because no param has an extent or stride of {self.name} (or a multiple of "
-            "it plus a constant); declare one, or make it a scalar"
+            "it plus a constant); declare such a param, or make the size a scalar"
         )
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -510,7 +510,7 @@ class BytesParameter(ComputedParameter):
     recipe: HostBytes
 
     def encode(self, binding: Binding) -> bytes:
-        """Call the function and return its bytes, or raise LaunchError if it fails or returns another number of bytes."""
+        """Call the function and return its bytes. Raise LaunchError if it fails or returns another number of bytes."""
         make, size_bytes = self.recipe.make, self.recipe.size_bytes
         where = f"kernel {binding.kernel}, parameter {self.name}"
         addresses = tuple(binding.addresses[array.name] for array in self.recipe.arrays)

@@ -91,7 +91,7 @@ class _SymbolNames:
         self._parameters = dict(parameters)
 
     def of(self, symbol: Symbol) -> str:
-        """Return the name of a symbol."""
+        """Return the unique name of a symbol in the launch record."""
         if symbol not in self._names:
             self._names[symbol] = unique_name(re.sub(r"\W", "_", symbol.name), self._names.values())
         return self._names[symbol]

@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. If regions may exceed their buffers, ``around`` has the facts of the conditions and loops."""
+    """A statement for a tile copy. If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops."""
 
     op: str
     dst: Region
@@ -108,7 +108,7 @@ class CopyStatement:
         return f"{self.op} {self.dst} <- {self.src}"
 
     def lower(self, context: Lowering) -> None:
-        """Dispatch the copy and write it; a copy without elements becomes a comment."""
+        """Dispatch the copy and write it. A copy without elements becomes a comment."""
         dst, src = self.dst, self.src
         if self.outside is not None:  # the facts and the bounds of the grid may prove it inside
             facts = conjunction(self.around, (context.facts,))
@@ -281,7 +281,7 @@ class Action:
 
 
 def words_of(region: Region) -> range:
-    """Return the registers of a region, or raise LayoutError unless it consists of whole, consecutive registers of one thread."""
+    """Return the registers of a region. Raise LayoutError unless it consists of whole, consecutive registers of one thread."""
     buffer = region.buffer
     places = [
         element_offset(buffer[tuple(start + step for start, step in zip(region.starts, steps, strict=True))])

@@ -108,7 +108,7 @@ class Value(RunTime):
                 pending += [operand for operand in value.args if isinstance(operand, Value)]
 
     def places(self) -> tuple[Int, ...] | None:
-        """Return the integers on which the value and the addresses of its loads depend. Return None if it depends on registers.
+        """Return the integers on which the value and the addresses of its loads depend. Return None if the value depends on registers.
 
         Threads with equal integers have the same value.
         """
@@ -152,7 +152,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """Return a number or symbolic integer as a value of a dtype that can hold it (floats are rounded). A value stays unchanged."""
+    """Return a number or symbolic integer as a value of a dtype that can hold it (floats are rounded). A run-time value stays unchanged."""
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. In registers it must be constant."""
+    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. In registers, the offset must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
@@ -272,7 +272,7 @@ def lower_value(ptx: PtxBuilder, value: Value) -> Register:
 
 
 def bind_loaded(ptx: PtxBuilder, value: Value, raw: Register) -> None:
-    """Bind a loaded value to its bits in ``raw`` (zero-extended). They are converted when the value is used in arithmetic."""
+    """Bind a loaded value to its bits in ``raw`` (zero-extended). The bits are converted when the value is used in arithmetic."""
     _keep(ptx, "raw", value, raw)
 
 
