@@ -31,7 +31,7 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Return checked extents: integers of at least 1, in global memory also 0 and symbolic ones. Raises LayoutError for others."""
+    """Return checked extents: integers of at least 1. Extents in global memory may also be 0 or symbolic."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
@@ -48,7 +48,7 @@ def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
 
 
 def check_identifier(name: Any, what: str) -> str:
-    """Return a name that is a valid identifier in PTX. Raises RequestError for any other."""
+    """Return a name that is a valid identifier in PTX. Raises RequestError for any other name."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
             f"{what} must be an identifier (a letter, then at most 127 letters, digits and underscores; not WARP_SZ), "
@@ -59,7 +59,7 @@ def check_identifier(name: Any, what: str) -> str:
 
 @frozen(eq=False)
 class Memory:
-    """A frozen record of one allocation of one kernel. All views of the allocation share the record.
+    """A frozen record of one allocation of memory in one kernel. All views of the allocation share the record.
 
     The layout and the element type are those of the declaration. Views must stay in the layout's span; the element type
     decides the width of registers. PTX and messages use the name.
@@ -171,7 +171,7 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """Return the symbolic integers that decide the addresses of elements: those in strides, offsets and the storage offset."""
+        """Return the symbolic integers in the strides, offsets and storage offset, which determine addresses."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
@@ -213,7 +213,7 @@ class Buffer:
 
     @property
     def T(self) -> Buffer:
-        """The transpose, ``permute(1, 0)``. Raises LayoutError unless there are two dimensions."""
+        """The transpose, ``permute(1, 0)``. Raises LayoutError unless the buffer has two dimensions."""
         if len(self.shape) != 2:
             raise LayoutError(f"{self} must have two dimensions for .T, got {len(self.shape)}: use permute(...)")
         return self.permute(1, 0)
@@ -221,7 +221,7 @@ class Buffer:
     def view(
         self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
     ) -> Buffer:
-        """Return a view of the same bytes with another shape, layout or element type. Properties of omitted arguments do not change.
+        """Return a view of the same bytes with another shape, layout or element type. All are optional.
 
         Raises LayoutError if the view leaves the memory, needs more alignment than the memory has, or does not exist.
 
@@ -245,7 +245,9 @@ class Buffer:
         start = self.storage_offset
         if dtype.bits != bits:
             if divisor_of(start) * bits % dtype.bits:
-                raise LayoutError(f"its storage offset must be a whole number of elements of {dtype}, got {start}")
+                raise LayoutError(
+                    f"its storage offset must be a whole number of {dtype} elements, got {start} of {self.dtype}"
+                )
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
             raise LayoutError(f"layout must be a TileLayout or a SwizzledLayout, got {short_repr(layout)}")
@@ -284,7 +286,7 @@ class Buffer:
                 needed, why = max(needed, period), f"the pattern of {swizzle}"
         if self.align_bytes % needed:
             raise LayoutError(
-                f"{why} must be aligned to {needed} bytes, but {memory.name} is aligned to {self.align_bytes}: declare "
+                f"{why} must be aligned to {needed} bytes, but {memory.name} is aligned to {self.align_bytes} bytes: declare "
                 f"align_bytes={needed}"
             )
 
@@ -365,18 +367,18 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return whether the box may begin before the first element of a dimension, and whether it may end after the last."""
+        """Return two bools: the box may begin before the first element of a dimension; it may end after the last."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Return the number of elements from the end of the box to the end of a dimension, negative if the box reaches past it."""
+        """Return the distance, in elements, from the box's end to a dimension's end: negative if out of bounds."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:
-        """Raise :class:`LayoutError` if the box certainly exceeds its buffer's shape."""
+        """Raise :class:`LayoutError` if the box is proved to reach outside its buffer."""
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
                 below = (

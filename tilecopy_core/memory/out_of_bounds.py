@@ -41,7 +41,7 @@ class Outside:
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """Return the record of an argument ``outside=`` for a dtype, or None for None. Raises RequestError if it breaks :data:`RULE`."""
+    """Return an ``outside=`` argument as a record, or None for None. Raises RequestError if it is invalid."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):

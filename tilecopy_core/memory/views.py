@@ -72,7 +72,7 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Convert a number of old elements to new elements. A value along an axis of threads or lanes is returned unchanged."""
+        """Convert a number of old elements to a number of new elements. Numbers of threads or lanes do not change."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
@@ -88,7 +88,7 @@ class _Scale:
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
-                f"a new element must fit into the {swizzle.chunk_elems} elements that {swizzle} keeps contiguous, got {self.fewer}"
+                f"a new element must fit into the {swizzle.chunk_elems} elements that {swizzle} keeps contiguous, got one of {self.fewer} old elements"
             )
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
@@ -100,10 +100,10 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
     """
     if isinstance(layout, TileLayout):
         if not all(isinstance(extent, int) for extent in wanted):
-            raise LayoutError(f"the new shape must consist of plain integers like the old one {shape}, got {wanted}")
+            raise LayoutError(f"the new shape must have plain integers like the old shape {shape}, got {wanted}")
         if prod(wanted) != layout.size:
             raise LayoutError(
-                f"the new shape {wanted} must have {layout.size} elements like the layout, got {prod(wanted)}; add layout="
+                f"the new shape {wanted} must have {layout.size} elements, as many as the layout, got {prod(wanted)}; add layout="
             )
         return layout
     if not structural_equal(layout.strides, row_major(shape)):

@@ -67,7 +67,7 @@ class Bindings:
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a shared buffer's 32-bit address, that of the variable ``smem_NAME``."""
+        """Return the register that holds a shared buffer's 32-bit address, the address of ``smem_NAME``."""
         variable = Written(f"smem_{buffer.name}")
         return pure_once(emitter, emitter.blocks[0], ("variable", buffer.memory), "mov.u32", "b32", variable)
 
@@ -82,7 +82,7 @@ class Bindings:
         raise PtxError(f"the symbol {symbol.name} is used outside the loop or kernel that it belongs to")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements).
+        """Return the registers that hold a local buffer's span: 64-bit ones for 64-bit elements, else 32-bit ones.
 
         They are created at the first use of its memory. A view uses those that it spans.
         """
@@ -92,7 +92,7 @@ class Bindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Add a kernel parameter after the caller's parameters, and return its address. Equal recipes share one parameter."""
+        """Add a parameter after the caller's parameters, and return its address. Equal recipes share a parameter."""
         if recipe not in self.host_parameters:
             self.host_parameters[recipe] = f"{recipe.parameter_stem}{len(self.host_parameters)}"
         name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]

@@ -55,7 +55,7 @@ class PtxBuilder(IndexEmitter):
         return scope.thread_index(self.tid)
 
     def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
-        """Load 8 to 128 bits (256 from global memory, sm_100 and newer) into new 32-bit registers or into ``into``; return them.
+        """Load 8 to 128 bits, or 256 from global memory on sm_100 and newer. Return ``into``, or new registers.
 
         8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. In threads whose
         predicate is false the registers keep their values or get the access's fill. Raises PtxError for another number of
@@ -79,7 +79,7 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, address, vector, guard=mask)
 
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
-        """Set registers to repeated 32-bit words. A 64-bit register takes two words."""
+        """Set registers to repeated 32-bit words. A 64-bit register holds two words."""
         repeated = cycle((words,) if isinstance(words, int) else words)
         for register in registers:
             taken = islice(repeated, register.bits // 32)
@@ -117,7 +117,7 @@ class PtxBuilder(IndexEmitter):
         return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector
 
     def fragment(self, buffer: Buffer) -> list[Register]:
-        """Return the registers that hold the span of a local buffer, in words of 32 bits (64 for 64-bit elements)."""
+        """Return the registers that hold a local buffer's span: 64-bit ones for 64-bit elements, else 32-bit ones."""
         return self.bindings.fragment(self, buffer)
 
     def require(self, *, version: Version, why: str) -> None:

@@ -63,7 +63,7 @@ class Sunk(Block):
         self._outer, self._own = outer, inner
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """Return the register that the outer block stores under a key, or else the inner block's."""
+        """Return the register that the outer block stores under a key, or else the inner block's register."""
         return self._outer.lookup(key) or self._own.once(key, make, *args, **keywords)
 
 
@@ -94,7 +94,7 @@ class Emitter:
 
     @property
     def lines(self) -> list[AnyLine]:
-        """The lines that are written to the kernel, without those of open blocks."""
+        """The lines that are written to the kernel, without the lines of open blocks."""
         return [*self._start.head, *self._start.body, *self._whole.head, *self._whole.body]
 
     @property
@@ -201,7 +201,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Open a nested block. When the block closes, its lines are added to the enclosing body. Its bindings are dropped."""
+        """Open a nested block. At its end, its lines are added to the enclosing body and its symbols are unbound."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened

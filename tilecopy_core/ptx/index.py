@@ -146,7 +146,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
-        """Return an integer for an instruction, such as a comparison, that needs the exact value and not only the low bits.
+        """Return an integer for an instruction that needs all bits of the value, such as a comparison.
 
         Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
@@ -317,7 +317,7 @@ class IndexEmitter(Emitter):
 
     @contextmanager
     def loop(self, index: Symbol, count: Int, start: Int = 0, *, unroll: bool = True) -> Iterator[None]:
-        """Open a loop of ``count`` iterations, ``index`` from ``start`` up. With ``unroll`` the assembler may unroll it (PTX ISA, "nounroll")."""
+        """Open a loop of ``count`` iterations. ``index`` counts up from ``start``. ``unroll`` permits unrolling."""
         stop = start + count
         edges = [self.exact(start), self.exact(stop)]
         bits = 32 if all(map(self.fits, edges)) else 64

@@ -333,13 +333,13 @@ _START = pattern(r"[\w:.$]+")
 
 
 def opcode_words() -> Collection[str]:
-    """Return the first words of all opcodes in the table."""
+    """Return the names of all instructions in the table: the opcodes without modifiers."""
     return _read_table()[1].keys()
 
 
 @cache
 def forms_of(word: str) -> tuple[OpcodeForm, ...]:
-    """Return the forms of the opcodes whose first word is ``word``, those for the oldest targets first."""
+    """Return the forms of the instruction named ``word``. Forms for the oldest targets come first."""
     parts, forms, _ = _read_table()
     opcode_forms = []
     for written, needs in forms.get(word, ()):

@@ -183,7 +183,7 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the names of registers in an operand, or all names in an operand that is a string. A :class:`Written` has none."""
+    """Return the register names in an operand, or all names in a string. A :class:`Written` has no names."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 
@@ -194,7 +194,7 @@ def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
 
 
 def declared_in(statement: str) -> list[str]:
-    """Return the names of the registers or variables that a directive declares: ``.reg .b32 %a, %r<2>;`` has %a, %r0 and %r1."""
+    """Return the names that a directive declares: ``.reg .b32 %a, %r<2>;`` declares %a, %r0 and %r1."""
     declaration = _DECLARATION.match(statement)
     names: list[str] = []
     for name, count in _DECLARED.findall(_TYPES.sub(" ", declaration[1])) if declaration else ():

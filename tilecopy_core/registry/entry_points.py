@@ -147,7 +147,7 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
 
 @lru_cache(maxsize=256)
 def core_excluded(requirements: tuple[str, ...], core_version: str = __version__) -> str:
-    """Return which requirement excludes this tilecopy-core and what to install, for a message, or "".
+    """Return a message about the requirement that excludes this tilecopy-core and its remedy. Return "" if none does.
 
     Release numbers are compared (PEP 440 without pre-releases). Requirements with a marker are left to the installer.
     """

@@ -67,7 +67,7 @@ def hook_manager() -> pluggy.PluginManager:
 
 
 def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str, pluggy.HookImpl]:
-    """Return the hook implementations of a plugin object by hook. The plugin does not stay registered in the manager.
+    """Return the hook implementations of a plugin object by hook name. The plugin does not stay registered.
 
     pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` if a hook or an argument of it does not exist.
     """

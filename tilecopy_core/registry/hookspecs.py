@@ -91,7 +91,7 @@ DISPATCH = "tilecopy_dispatch"
 
 
 class VariantPlugin(Protocol):
-    """The protocol of a variant plugin for type checkers: ``_: VariantPlugin = my_plugin`` checks all of it."""
+    """The protocol of a variant plugin for type checkers: ``_: VariantPlugin = my_plugin`` checks the whole plugin."""
 
     @property
     def variant(self) -> Variant:

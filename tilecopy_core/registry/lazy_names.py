@@ -18,9 +18,7 @@ EXPORTS_GROUP = "tilecopy.exports.v1"
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
 _FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
-KNOWN = (
-    "to list the first-party variants, install tilecopy-partitions (from a checkout: pip install plugins/partitions)"
-)
+KNOWN = "to list first-party variants, install tilecopy-partitions (from a checkout: pip install plugins/partitions)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")
 _ERRORS = ("AssemblerError", "HazardError", "LaunchError")
 _FUNCTIONS = ("compare", "cost", "cuda_header", "load_kernel", "ptx_text")

@@ -36,7 +36,7 @@ _CURRENT: ContextVar[Mapping[str, Priority]] = ContextVar("_CURRENT", default=Ma
 
 
 def current_priorities() -> Mapping[str, Priority]:
-    """Return the priorities by variant that :func:`priorities` sets in this context."""
+    """Return the priorities that :func:`priorities` sets in this context, by variant name."""
     return _CURRENT.get()
 
 
@@ -81,7 +81,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
 
 
 def parsed_priorities(text: str) -> dict[str, Priority]:
-    """Return the priorities in the text of :data:`VARIABLE`. Raises PluginError unless it has the form ``name=40,...``."""
+    """Return the priorities in a value of :data:`VARIABLE`. Raises PluginError unless it is ``name=40,...``."""
     values = dict[str, Priority]()
     for item in filter(None, map(str.strip, text.split(","))):
         name, _, digits = (part.strip() for part in item.partition("="))

@@ -67,7 +67,7 @@ class Table:
         return frozenset(dict(declared)) - {key for key, ignorable in declared if not ignorable}
 
     def plugin_named(self, name: str) -> Plugin | None:
-        """Return the plugin with a name (the ready one, if several have the name), or None."""
+        """Return the plugin with a name, or None. If several plugins have the name, return the ready one."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
@@ -107,7 +107,7 @@ class Registry:
         return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
 
     def plugins(self) -> list[Plugin]:
-        """Return all plugins with their statuses, sorted by effective priority (highest first) and name. Those not ready come last.
+        """Return all plugins, sorted by effective priority (highest first) and name. Plugins not ready come last.
 
         Raises PluginError if an environment variable names a variant that is not installed, or if ``TILECOPY_STRICT`` is
         set and a plugin is broken or two have one name.
@@ -278,7 +278,7 @@ class Registry:
             self._table = None
 
     def unregister(self, name: str) -> None:
-        """Remove the registered plugin with a name, or else the installed one. Raises PluginError if there is none."""
+        """Remove the plugin with a name, registered or installed. Raises PluginError if no plugin has the name."""
         with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)

@@ -398,7 +398,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "a swizzle of less than 16 bytes": (
         lambda: moved(HALF_A, (16, 16), tc.SwizzledLayout(tc.Swizzle(2, 2, 3), TileLayout(S[16, 16]))),
-        "at most a swizzle chunk of 4 elements, got 8",
+        "at most 4 elements, a swizzle chunk, got 8",
     ),
     "elements of 64 bits": (
         lambda: moved(tc.mma_fragment("m8n8k4", "A", "float64"), (8, 4), swizzled((8, 4), mode=None), "float64"),

@@ -18,7 +18,7 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. It checks that the bytes are in bounds."""
+    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. The step checks the bounds."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
         raise refuse(instruction, "the qualifiers must be .global and, optionally, .L2::cache_hint")

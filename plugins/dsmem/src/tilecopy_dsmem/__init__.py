@@ -81,7 +81,7 @@ def cluster_launch(request: CopyRequest) -> str | None:
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """Check that ``remote_cta_id=`` is a rank in the cluster. If the cluster size is unknown, the largest possible size counts."""
+    """Check that ``remote_cta_id=`` is a rank in the cluster. If the size is unknown, the largest one is used."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None

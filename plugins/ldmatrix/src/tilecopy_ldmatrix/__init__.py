@@ -39,7 +39,7 @@ def whole_warps(request: CopyRequest) -> str | None:
     with LOCK:
         from .forms import LANES
     if last_warp_threads := request.scope.threads % LANES:
-        return f"the scope must consist of whole warps of {LANES} threads, got a last warp of {last_warp_threads}"
+        return f"the scope must have whole warps of {LANES} threads, got a last warp of {last_warp_threads} threads"
     return None
 
 

@@ -28,7 +28,7 @@ class MatrixForm:
 
     @property
     def name(self) -> str:
-        """The name of the form for messages: its shape without the number of matrices."""
+        """The name of the form for messages: the shape without the number of matrices."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 

@@ -44,7 +44,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class FragmentPiece:
-    """A frozen record of ``extent`` steps along a fragment's lanes or registers. A step moves ``step`` elements in shared memory."""
+    """A frozen record of ``extent`` steps along lanes or registers, each of ``step`` elements in shared memory."""
 
     axis: Axis
     stride: int
@@ -113,7 +113,7 @@ class MatrixPartition:
         return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, or an element offset in memory."""
+        """Return ``(destination, source)`` of every element: ``(thread, register element)``, or an offset in memory."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -151,7 +151,7 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         return Decline(f"operand {other.buffer.name} must not have replicas, got {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(f"{fragment} {layout} and {other} {memory} must divide into iters of the same extents")
+        return Decline(f"{fragment} {layout} and {other} {memory} must split into the same extents")
     if again := next((it for it, _ in pairs if it.stride == 0), None):
         return Decline(f"the strides of {layout} must be greater than 0, got {again}")
     if any(not isinstance(place.stride, int) for _, place in pairs):
@@ -169,7 +169,7 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         declined.append(f"{form.name}: {partition}")
     shape, dtype = FITTING[bits]
     return Decline(
-        f"{fragment} does not consist of whole matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
+        f"{fragment} must consist of whole matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
         f'mma_fragment("{shape}", "A", "{dtype}")'
     )
 

@@ -53,7 +53,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
-        return Decline(f"the layouts of destination {dst} and source {src} must divide into iters of the same extents")
+        return Decline(f"the layouts of destination {dst} and source {src} must split into the same extents")
     ordered = by_descending_stride(pairs)
     chunk, plain = _chunk_elems(dst, src, ordered)
     nbytes = chunk * request.src.buffer.dtype.bytes
@@ -146,7 +146,7 @@ def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[I
     for name, value in (("start", layout.offset_on(m)), ("buffer's storage offset", buffer.storage_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
             known = divisor_of(value) * size
-            return f"{what} {region}: the {name} must be a multiple of {ALIGN_BYTES} bytes for bulk copies, got a multiple of {known}"
+            return f"{what} {region}: the {name} must be a multiple of {ALIGN_BYTES} bytes for bulk copies, got a multiple of {known} bytes"
     for it in iters[:-1]:
         if not is_multiple(it.stride * size, ALIGN_BYTES):
             return f"{what} {region}: each step must be a multiple of {ALIGN_BYTES} bytes, got a step of {it.stride} elements of {buffer.dtype}"

@@ -48,7 +48,7 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
 
 @frozen
 class Digit:
-    """A frozen record of one iter along a thread axis. A thread with ``index`` there has digit ``(index - first) // stride % modulus``.
+    """A frozen record of one iter along a thread axis. A thread's digit is ``(index - first) // stride % modulus``.
 
     Attributes:
         first: index of the first owner along the axis.
@@ -129,7 +129,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
         return f"the layout of register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
     layout = fragment.sliced_layout()
     if layout is None:
-        return f"register operand {fragment} must not cut inside an iter of its layout, got {fragment.buffer.layout}"
+        return f"register operand {fragment} must not split an extent of its layout, got {fragment.buffer.layout}"
     return why_no_owners(request, layout)
 
 

@@ -198,7 +198,7 @@ def _cp_async(
 
 
 class AddressBase:
-    """Addresses in a global or shared buffer. They share one register if their constant differences fit in immediates.
+    """Addresses in one buffer. Addresses share a register if their constant differences fit in immediates.
 
     ``varying`` is the base, an element offset. A swizzle is applied to each offset; in shared memory, offsets that differ by
     whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address

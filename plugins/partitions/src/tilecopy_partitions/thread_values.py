@@ -16,7 +16,7 @@ IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ThreadValues:
-    """A frozen record of the registers that hold a fragment's elements: one row each, ordered by thread, then by register.
+    """A frozen record of the registers that hold a fragment's elements, sorted by thread, then by register.
 
     Attributes:
         thread: index in the scope of the thread that holds the element.

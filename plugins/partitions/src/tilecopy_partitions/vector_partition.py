@@ -99,7 +99,7 @@ class Guard:
             wanted += [("size", self.size)] if self.ends[0] else [("size minus start", sub(self.size, self.start))]
         for name, value in wanted:
             if not is_multiple(value, step):
-                return f"{what}: the {name} must be a multiple of {step}, got {value}, a multiple of {divisor_of(value)}: a vector may straddle the edge"
+                return f"{what}: the {name} must be a multiple of {step} so that no vector straddles the edge, got {value}, a multiple of {divisor_of(value)}"
         return None
 
     def position(self, flat: Int) -> Int:
@@ -108,7 +108,7 @@ class Guard:
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
-    """Return a guard for each dimension along which a region may reach out of bounds, for elements in logical order."""
+    """Return a guard for each dimension in which a region may be out of bounds. Elements are in logical order."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
@@ -160,10 +160,10 @@ class VectorPartition:
 
 
 def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
-    """Return the layout of a region's box over memory, or Decline if it has none."""
+    """Return the layout of a region's box over memory. Return Decline if the box has no such layout."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
-        return Decline(f"{operand} {region} must not cut inside an iter of its layout, got {buffer.layout}")
+        return Decline(f"{operand} {region} must not split an extent of its layout, got {buffer.layout}")
     if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(
@@ -246,7 +246,7 @@ class Run:
                 if not is_multiple(at, vec):
                     return f"{buffer.name}: the {what} must be a multiple of {vec} elements, got {at}, a multiple of {divisor_of(at)}"
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
-                return f"{buffer.name}: a vector must be at most a swizzle chunk of {self.swizzle.chunk_elems} elements, got {vec}"
+                return f"{buffer.name}: a vector must have at most {self.swizzle.chunk_elems} elements, a swizzle chunk, got {vec}"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
             return f"{buffer.name} must be aligned to {bits // 8} bytes for vectors of {bits} bits, got {buffer.align_bytes}"
         return None
@@ -255,7 +255,7 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the widest vector, in bits, that every operand allows, and the reason against each wider vector.
+    """Return the widest vector, in bits, and why each wider one does not fit. Return Decline if none fits.
 
     ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """

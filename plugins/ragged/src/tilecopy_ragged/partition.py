@@ -21,7 +21,7 @@ class Scattered(Side):
 
 
 def ragged_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return a partition with vectors as wide as both sides allow. It has single elements if a box cuts inside a layout's iter."""
+    """Return the partition with the widest vectors. Vectors are single elements if a box splits a layout's extent."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if why := why_not_memory(operand, region.buffer):
             return Decline(why)
@@ -38,6 +38,6 @@ def _partition_by_coordinates(request: CopyRequest) -> VectorPartition | Decline
     dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.may_exceed_bounds else ()
     tail = () if count % threads == 0 else (Guard.tail(request, count, 1),)
-    why = "a box cuts inside an iter of its layout"
+    why = "a box splits an extent of its layout"
     whole = VectorPartition(-(-count // threads), threads, 1, buffer.dtype.bits, dst, src, (why,), tail)
     return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *tail))) if edges else whole

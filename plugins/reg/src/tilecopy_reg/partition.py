@@ -100,7 +100,7 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)`` or an element offset. Source None means fill."""
+        """Return ``(destination, source)`` per element: ``(thread, register element)`` or an offset, None for a fill."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
@@ -148,7 +148,7 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand's box is inside its buffer. Elements outside must not need a copy."""
+    """Check that the register operand's box is inside its buffer, or that elements outside need no copy."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
@@ -196,7 +196,7 @@ def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> Fragme
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
-        return Decline(f"{fragment} {layout} and {other} {memory} must divide into iters of the same extents")
+        return Decline(f"{fragment} {layout} and {other} {memory} must split into the same extents")
     digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits

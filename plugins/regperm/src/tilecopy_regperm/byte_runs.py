@@ -10,7 +10,7 @@ from tilecopy_partitions import Digit, digits_of, thread_axes
 
 @frozen
 class Field:
-    """A frozen record of contiguous bytes of one register. ``whole`` is True if no element has the register's other bytes."""
+    """A frozen record of contiguous bytes of a register. ``whole`` is True if its other bytes hold no elements."""
 
     register: int
     first_byte: int
@@ -43,7 +43,7 @@ class FragmentPermutation:
 
     @property
     def written(self) -> str:
-        """The number of written registers, as text for the end of a summary."""
+        """The number of written registers, as a phrase for the end of a summary."""
         count = len({field.register for field in self.fields})
         return f"into {count} registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
 

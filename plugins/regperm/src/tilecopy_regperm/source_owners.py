@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen(eq=False)
 class ElementMap:
-    """A frozen record of the source of each destination element. It has one row per thread and register that hold the element.
+    """A frozen record of the source of each destination element, with one row per destination register.
 
     Attributes:
         thread: index in the scope of the thread that needs the element.
@@ -35,7 +35,7 @@ class ElementMap:
 
 
 def map_elements(request: CopyRequest) -> ElementMap:
-    """Return the source of each destination element: the nearest thread in the same warp that holds it."""
+    """Return the source of each destination element: the nearest thread of the warp that holds the element."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
     source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))
@@ -74,7 +74,7 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
 
 
 def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
-    """Return the source register of each destination register, or Decline if a thread needs an element of another thread.
+    """Return the source register of each destination register. Return Decline if an element must change threads.
 
     Both are element offsets.
     """

@@ -22,7 +22,7 @@ variant = Variant(
     spaces=(("shared", "tmem"),),
     features=("tcgen05",),
     options=(
-        Option("cta_group", (int,), "1 or 2, the number of participating CTAs; by default that of the kernel, else 1"),
+        Option("cta_group", (int,), "1 or 2, the number of participating CTAs; default: the kernel's cta_group, or 1"),
     ),
     completion="tcgen05_commit",
     completion_steps=(
@@ -79,7 +79,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the partition: the ``tcgen05.cp`` of one shape, and the matrix descriptor of the first."""
+    """Return the partition: the ``tcgen05.cp`` instructions, and the matrix descriptor of the first one."""
     with LOCK:
         from .partition import atom_partition
     return atom_partition(request)

@@ -111,7 +111,7 @@ class CopyAtom:
 
 @frozen
 class AtomPartition:
-    """A frozen record of all ``tcgen05.cp`` of a copy, and of the matrix descriptor of the first one.
+    """A frozen record of a copy's ``tcgen05.cp`` instructions, and of the matrix descriptor of the first one.
 
     Attributes:
         descriptor: encoded once.
@@ -133,7 +133,7 @@ class AtomPartition:
         return f"{counted}, {row} elements per row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
-        """Return ``(destination, source)`` of every element: ``(lane, element)`` in tensor memory, an element offset in shared memory.
+        """Return ``(destination, source)`` per element: ``(lane, element)`` and an element offset in shared memory.
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
@@ -165,7 +165,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
         return source
     target = request.dst.sliced_layout()
     if target is None:
-        return Decline(f"destination {request.dst} must not cut inside an iter of its layout")
+        return Decline(f"{request.dst} must not split an extent of its layout, got {request.dst.buffer.layout}")
     if target.swizzle is not None or any(axis not in (TLane, TCol) for axis in target.axes):
         return Decline(
             f"destination {request.dst.buffer.name} must have a layout over TLane and TCol only, got {target}"
@@ -175,9 +175,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
         return Decline(f"strides must be known when the kernel is built, got {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
-        return Decline(
-            f"the layouts of destination {target} and source {source} must divide into iters of the same extents"
-        )
+        return Decline(f"the layouts of destination {target} and source {source} must split into the same extents")
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):
@@ -210,7 +208,7 @@ def _tiles(
     """Return the shapes that have the box's lanes and replicas, with their tiles; or the reason why there are none."""
     name, offset, replica = request.dst.buffer.name, target.offset_on(TLane), target.replica
     if request.src.buffer.layout.replica:
-        return f"source {request.src.buffer.name} must not have replicas"
+        return f"source {request.src.buffer.name} must not have replicas, got {list(request.src.buffer.layout.replica)}"
     lanes, fitting = tuple(by_lane), list[tuple[CopyShape, _Tiles]]()
     for shape in SHAPES:
         if shape.replica == replica and shape.lanes == lanes and structural_equal(offset, 0):
@@ -230,8 +228,8 @@ def _tiles(
     if fits:
         return f"the box must begin at lane 0, got lane {offset}; {fits[0].name} always writes {len(lanes) * len(fits[0].copies)} lanes, starting at lane 0"
     return (
-        "the box must have 32 lanes with R[4 : 32 @ TLane], 64 with R[2 : 64 @ TLane], 64 in two halves with R[2 : 32 @ TLane], "
-        f"128, or 4 with a step of 32 for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} .."
+        "the box must have 128 lanes, 4 lanes with a step of 32, 32 lanes with R[4 : 32 @ TLane], 64 lanes with R[2 : 64 @ TLane], or "
+        f"64 lanes in two halves with R[2 : 32 @ TLane] for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} .."
     )
 
 
@@ -284,7 +282,7 @@ def _atoms(
 
 
 def _constant(start: Int) -> int:
-    """Return the constant part of an offset."""
+    """Return the constant term of an offset."""
     return start.const if isinstance(start, Expr) else start
 
 
@@ -349,7 +347,7 @@ def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
 
 def _why_misaligned(start: Int, bits: int, room: int, period: int) -> str | None:
     if not is_multiple(start * bits, UNIT_BYTES * 8):
-        return f"the start must be a multiple of {UNIT_BYTES} bytes for a descriptor, got a multiple of {divisor_of(start) * bits / 8:g}"
+        return f"the start must be a multiple of {UNIT_BYTES} bytes for a descriptor, got a multiple of {divisor_of(start) * bits / 8:g} bytes"
     constant = _constant(start)
     if not is_multiple((start - constant) * bits, period * 8):
         return f"the variable part of the start must be a multiple of the {period} bytes after which the swizzle repeats, got {start}"

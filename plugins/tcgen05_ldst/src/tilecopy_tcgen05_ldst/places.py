@@ -51,12 +51,12 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Return the lane and column of each register, or Decline if a register breaks a rule of ``tcgen05.ld`` and ``st``."""
+    """Return the lane and column of each register. Return Decline if ``tcgen05.ld`` and ``st`` cannot access them."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):
         if layout is None:
-            return Decline(f"{region} must not cut inside an iter of its layout, got {region.buffer.layout}")
+            return Decline(f"{region} must not split an extent of its layout, got {region.buffer.layout}")
     assert fragment_layout is not None
     assert tensor_layout is not None
     why = _why_not_plain(request, fragment_layout, tensor_layout)

@@ -77,7 +77,7 @@ class TransferPartition:
         return f"{counted}{', 16 bits of each column' if self.halves else ''}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Return ``(destination, source)`` of every element: ``(thread, element)`` in registers, ``(lane, element)`` in tensor memory.
+        """Return ``(destination, source)`` per element: ``(thread, element)`` and ``(lane, element)``, or reversed.
 
         Where a register's thread finds it is what the PTX ISA draws for the shape (9.7.16.2.3).
         """
@@ -107,7 +107,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the partition with the fewest instructions, or Decline. The reason names a layout that would fit, if there is one."""
+    """Return the partition with the fewest instructions. If none fits, return Decline and name a layout that would."""
     answer = _transfers_of(request)
     if isinstance(answer, Decline) and (fitting := _fitting(request)):
         return Decline(f"{answer.reason}; {fitting} would fit")

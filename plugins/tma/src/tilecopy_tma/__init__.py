@@ -94,7 +94,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks. Its priority is lower if bulk copies need at most as many instructions."""
+    """Return the verdict of the checks. The priority is lower if bulk copies need at most as many instructions."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.dst, request.src)

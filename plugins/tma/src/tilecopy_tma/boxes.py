@@ -111,7 +111,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
         return Decline(f"elements of a tensor map must have 1, 2, 4 or 8 bytes, got {size} ({array.buffer.dtype})")
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
-        return Decline(f"{tile} must not cut inside an iter of its layout, got {tile.buffer.layout}")
+        return Decline(f"{tile} must not split an extent of its layout, got {tile.buffer.layout}")
     strides = strides_of(array.buffer)
     if strides is None:
         return Decline(
@@ -133,7 +133,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Return Accept. If bulk copies need at most as many instructions, its priority is below theirs, because they are faster."""
+    """Return Accept. Bulk copies are faster and have a higher priority if they need at most as many instructions."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -327,7 +327,7 @@ def why_misaligned(
         return why_apart(tile, array, pieces, stepped, mode)
     for piece in steps:
         if piece.dim == axes[0].dim and piece.unit * size % ALIGN_BYTES:
-            return f"{array}: the step between boxes in the innermost dimension must be a multiple of {ALIGN_BYTES} bytes, got {piece.unit * size}"
+            return f"{array}: the step between boxes in the innermost dimension must be a multiple of {ALIGN_BYTES} bytes, got {piece.unit * size} bytes"
     return None
 
 
@@ -337,7 +337,7 @@ def in_bytes(value: Int) -> str:
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return advice to declare a scalar with ``multiple_of=``, so that ``value`` is a multiple of ``needed``, or ""."""
+    """Return advice to declare a scalar with ``multiple_of=`` to make ``value`` a multiple of ``needed``, else ""."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -364,13 +364,13 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
     """Return why the step between boxes in shared memory does not have the alignment that the hardware needs."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]
-    apart = f"boxes would begin {step.shared * size} bytes apart in shared memory but must begin at multiples of {SHARED_ALIGN_BYTES} bytes"
+    apart = f"boxes must begin at multiples of {SHARED_ALIGN_BYTES} bytes of shared memory, got a step of {step.shared * size} bytes between boxes"
     if span and row_bytes % span:
         return why_row(tile, array, pieces, mode)
     if span and row_bytes > span:
         return f"{apart} (rows of {name} have {row_bytes} bytes, but rows of a box with the {mode} swizzle have {span}): give {name} rows of {span} bytes"
     if extent > MOST_BOX:
-        return why_divided(array, step.dim, extent, f"so {apart}")
+        return why_divided(array, step.dim, extent, f"but {apart}")
     return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps or make them larger"
 
 

@@ -45,7 +45,7 @@ class PermuteStep:
 
 @frozen
 class Network:
-    """A frozen record of ``prmt`` steps in order, and of the word for each requested content."""
+    """A frozen record of ``prmt`` steps in order, and of the word that holds each requested content."""
 
     steps: tuple[PermuteStep, ...]
     values: tuple[NetworkWord, ...]

@@ -43,7 +43,7 @@ class Exchange:
 
 @frozen
 class Butterfly:
-    """A frozen record of a copy in three stages: a permutation within each lane, exchanges between lanes, another permutation.
+    """A frozen record of a copy in three stages: permute in each lane, exchange between lanes, permute again.
 
     Attributes:
         sources: the source's registers that are read.
@@ -71,7 +71,7 @@ class Butterfly:
         return exchanged + (self.words if self.lanes != OWN else 0)
 
     def summary(self) -> str:
-        """Return the counts of instructions as text, except the instructions that compute lane indices."""
+        """Return the numbers of instructions as a phrase. Instructions that compute lane indices are not counted."""
         halves = sum(exchange.of_registers for exchange in self.exchanges)
         permuted = len(self.before.steps) + len(self.after.steps) + (len(self.exchanges) - halves) * self.words
         return f"{self.shuffles} shfl, {3 * halves * self.words // 2} selp, {permuted} prmt"

@@ -23,7 +23,7 @@ _KEEP, _TAKE = range(WORD_BYTES), range(WORD_BYTES, 2 * WORD_BYTES)
 
 @frozen
 class Fetch:
-    """A frozen record of a fetch of register ``word``: lane ``i`` reads lane ``lanes[i]``. Own registers need no shuffle."""
+    """A frozen record of a fetch of register ``word``: lane ``i`` reads lane ``lanes[i]``, by a shuffle if needed."""
 
     word: int
     lanes: ByLane
@@ -65,7 +65,7 @@ class Gather:
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
-        """Return the counts of instructions as text, except the instructions that compute lane indices and selectors."""
+        """Return the numbers of instructions as a phrase. Those for lane indices and selectors are not counted."""
         merges = sum(selector != IDENTITY for word in self.words for selector in word.selectors)
         return f"{self.shuffles} shfl, {merges} prmt"
 

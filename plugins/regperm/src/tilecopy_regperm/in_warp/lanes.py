@@ -31,7 +31,7 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return the source of each byte of a warp's registers, or Decline if the sources differ between warps."""
+    """Return the source of each byte of a warp's registers. Return Decline if the sources differ between warps."""
     if request.scope.threads % WARP_THREADS:
         return Decline(
             f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute a shuffle"

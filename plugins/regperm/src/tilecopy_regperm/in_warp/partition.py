@@ -49,7 +49,7 @@ class LanePermutation(FragmentPermutation):
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other, or Decline if a warp needs an element of another warp."""
+    """Return the words that lanes fetch from each other. Return Decline if an element must change its warp."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
