@@ -125,9 +125,9 @@ def plan_command(**copy: Any) -> Result:
     ),
 )
 def compare_command(**copy: Any) -> Result:
-    """List every variant that accepts a copy, with its cost, cheapest first.
+    """List every variant that accepts a copy, and its cost. The cheapest variant comes first.
 
-    The arguments are those of `tilecopy plan`. The column "op" says `async` for copy_async. The columns "instr" and "regs" are the
+    The command takes the arguments of `tilecopy plan`. The column "op" says `async` for copy_async. The columns "instr" and "regs" are the
     instructions and registers of one thread. "bytes" is the size of one access. "sectors" of global memory and "wavefronts" of
     shared memory count all threads. "cycles" is the expected time on one SM of a busy H200. A count that tilecopy cannot compute
     is "unknown" (null in JSON); variants with such a count come last, and a line names their instructions.
@@ -146,7 +146,7 @@ def compare_command(**copy: Any) -> Result:
 @tilecopy.command("ptx", short_help="Print the PTX of a kernel that does one copy.")
 @copy_options
 def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **how: Any) -> Result:
-    """Print the PTX of a kernel that does one copy. The arguments are those of `tilecopy plan`."""
+    """Print the PTX of a kernel that does one copy. The command takes the arguments of `tilecopy plan`."""
     kernel = KernelBuilder("copy", threads=32 if scope.kind == "thread" else scope.threads)
     record, outside = record_of(how.pop("variant")), how.pop("outside")
     regions = {"src": declare(kernel, src), "dst": declare(kernel, dst)}
@@ -166,7 +166,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
 def variants() -> Result:
-    """List the installed variants, those that cannot be used (with the reason), and those that you can install."""
+    """List the installed variants, the unusable variants (with the reason), and the variants that you can install."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():

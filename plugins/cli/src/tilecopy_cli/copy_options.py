@@ -109,7 +109,10 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         click.option("--src-layout", help="Layout of the source buffer. Default: row-major."),
         click.option("--dst-layout", help="Layout of the destination buffer. Default: row-major."),
         click.option(
-            "--scope", default="cta:128", show_default=True, help="Who copies: thread, warp, warpgroup or cta:THREADS."
+            "--scope",
+            default="cta:128",
+            show_default=True,
+            help="Threads that copy together: thread, warp, warpgroup or cta:THREADS.",
         ),
         *more,
         click.option(

@@ -1,4 +1,4 @@
-"""The click group of all subcommands, built-in ones and those of other packages, with their errors and exit statuses."""
+"""The click group of all subcommands, built-in or from other packages. It handles errors and exit statuses."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TilecopyGroup(SuggestingGroup):
     """The group of all subcommands. A subcommand of another package is imported when it runs or when all subcommands are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the sorted names of the built-in subcommands, then those of other packages."""
+        """Return the sorted names of the built-in subcommands, then the names of other packages' subcommands."""
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -1,4 +1,4 @@
-"""A reader and a writer of the headers of .npy files. They also accept dtypes of the package ml_dtypes, although NumPy itself does not know those."""
+"""A reader and a writer of the headers of .npy files. They also accept dtypes of the package ml_dtypes, although NumPy itself does not know those dtypes."""
 
 from __future__ import annotations
 

@@ -88,4 +88,4 @@ def _unmet(package: Installed) -> Iterator[str]:
             yield f"it requires {requirement}, but no version is installed: pip install '{requirement}'"
             continue
         if not requirement.specifier.contains(have, prereleases=True):
-            yield f"it requires {requirement}, but {requirement.name} {have} is installed"
+            yield f"it requires {requirement}, got {requirement.name} {have}: pip install '{requirement}'"

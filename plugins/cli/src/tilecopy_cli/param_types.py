@@ -46,7 +46,7 @@ class Tile(click.ParamType):  # type: ignore[type-arg]
     name = "rowsxcolumns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return the rows and the columns, each at least 1 and below 2**31."""
+        """Return the numbers of rows and columns. Each is from 1 to 2**31 - 1."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", value)

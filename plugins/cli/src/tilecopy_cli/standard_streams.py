@@ -104,7 +104,7 @@ def emit(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write a message to standard error if it is open, with control characters escaped."""
+    """Write a message to standard error (if this stream is open) with control characters escaped."""
     safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     if sys.stderr is not None:  # which print would take for standard output
         with suppress(OSError, ValueError):

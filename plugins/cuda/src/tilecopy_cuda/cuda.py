@@ -113,7 +113,7 @@ class CudaExecutor:
             return loaded
 
     def unload_unused(self) -> None:
-        """Unload the modules of kernels that nothing can launch any more. :meth:`load` also unloads them, in batches.
+        """Unload the modules of kernels that nothing can launch any more. :meth:`load` also unloads such modules, in batches.
 
         The call waits until the work on their devices is complete.
 
@@ -129,7 +129,7 @@ class CudaExecutor:
             device_text = f"device {ordinal} does not exist" if device is None else f"device {ordinal} is {device}"
             raise LaunchError(
                 f"kernel {kernel.name} was built for {kernel.target}, but {device_text}. "
-                'Build it for that GPU, or run it with executor="emulator"'
+                'Build the kernel for that GPU, or run it with executor="emulator"'
             )
         with self.driver.outside_capture():
             module = self.modules.load(kernel)

@@ -57,7 +57,7 @@ _IN_A_FORK = {3: f": {_FORKED}"}
 
 
 class locked_cached_property(Generic[T]):  # noqa: N801 (a decorator, as functools.cached_property, whose own lock a fork may leave held)
-    """A property that is computed at its first use and cached in the object."""
+    """A property that is computed on first access and cached in the object."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute
@@ -175,7 +175,7 @@ class Driver:
         """Return the error for a call made after the context was lost."""
         return LaunchError(
             f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
-            "This process cannot run anything on the GPU any more; start a new one"
+            "This process cannot run anything on the GPU any more. Start a new process"
         )
 
     # -------------------------------------------------------------------------------------------- devices

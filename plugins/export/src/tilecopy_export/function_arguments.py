@@ -93,7 +93,7 @@ class ScalarArgument:
 
     @property
     def type(self) -> str:
-        """The first of ``int32_t``, ``uint32_t`` and ``int64_t`` that holds all values."""
+        """The first of ``int32_t``, ``uint32_t`` and ``int64_t`` that can hold every value of the argument."""
         if self.lower is None or self.upper is None:
             return "int64_t"
         fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)

@@ -62,7 +62,7 @@ def executors() -> dict[str, str]:
 
 
 def get_executor(name: str) -> Executor:
-    """Return the installed executor with a name. Each executor is created once.
+    """Return the installed executor with this name. Each executor is created once.
 
     Raises:
         LaunchError: no executor has that name; the message says what to install.
@@ -108,7 +108,7 @@ def _made_by(plugin: Any) -> Executor:
 
 
 def choose_executor(name: str | None, kernel: Any) -> Executor:
-    """Return the executor with a name. The default is ``cuda`` if this machine can run it, else another executor that can run.
+    """Return the executor with this name. The default is ``cuda`` if it can run here, else another executor that can run.
 
     Raises:
         LaunchError: no executor can run here; the message has the reason of each.

@@ -67,7 +67,7 @@ def cp_async_commit(typingctx: Any) -> Any:
 
 @intrinsic
 def cp_async_wait(typingctx: Any, pending: Any) -> Any:
-    """Wait until at most ``pending`` (a constant) of this thread's newest groups are incomplete."""
+    """Wait until at most ``pending`` (a constant) of this thread's newest ``cp.async`` groups are incomplete."""
     if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
         raise TypingError(f"cp_async_wait: pending must be a constant from 0 to 2**31 - 1, got {pending}")
     _, generate = _of_nothing(f"{SYNC['cp_async_wait']} {pending.literal_value};")
@@ -89,7 +89,7 @@ def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any
 
 @intrinsic
 def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
-    """Wait until the phase with this parity has completed; the first phase has parity 0."""
+    """Wait until the phase with this parity has completed. The first phase has parity 0."""
     text = f"{{ .reg .pred tc_p; $$wait: {SYNC['mbarrier_wait']} tc_p, [$0], $1; @!tc_p bra $$wait; }}"
     return _of_barrier(text, (mbarrier, parity), "mbarrier_wait")
 

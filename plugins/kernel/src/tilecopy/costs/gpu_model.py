@@ -1,4 +1,4 @@
-"""The model of the time that copies take on a GPU, from their counts. Each GPU has a module with its data, such as :mod:`.h200`."""
+"""A model of the time that copies take on a GPU. It uses the copies' counts. Each GPU has a module with its data, such as :mod:`.h200`."""
 
 from __future__ import annotations
 

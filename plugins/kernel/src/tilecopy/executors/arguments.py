@@ -391,7 +391,7 @@ def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
 
 @frozen
 class HostSpan:
-    """A range of host memory, from an address, that holds the arrays of one or more parameters."""
+    """A range of host memory that holds the arrays of one or more parameters."""
 
     first: int
     nbytes: int

@@ -32,7 +32,7 @@ _READERS = Validator(
 
 
 def stream_handle(stream: Any) -> int:
-    """Return the handle (CUstream) of a stream: an integer, or a stream object of torch, CuPy or cuda.core.
+    """Return the handle (CUstream) of a stream that is an integer or a stream object of torch, CuPy or cuda.core.
 
     Raises:
         LaunchError: the argument is not a stream.

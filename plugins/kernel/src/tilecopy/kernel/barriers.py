@@ -53,7 +53,7 @@ class Mbarrier:
         self._kernel.record(Action(f"{self.buffer.name}.{name}", lambda ptx: write(ptx, barrier_address(ptx, element))))
 
     def init(self, count: int = 1, index: Int = 0) -> None:
-        """Initialise a barrier for ``count`` arrivals per phase. Then call ``fence_mbarrier_init`` and ``cta_sync``.
+        """Initialise an mbarrier for ``count`` arrivals per phase. Then call ``fence_mbarrier_init`` and ``cta_sync``.
 
         Raises:
             RequestError: ``count`` is not 1 to 2**20 - 1.
@@ -63,7 +63,7 @@ class Mbarrier:
 
     @checked(cta_rank=optional(INT), relaxed=FLAG)
     def arrive(self, index: Int = 0, *, cta_rank: Int | None = None, relaxed: bool = False) -> None:
-        """Arrive once at a barrier.
+        """Arrive once at an mbarrier.
 
         Args:
             index: the number of the barrier.
@@ -96,7 +96,7 @@ class Mbarrier:
 
     @checked(parity=INT, cluster=FLAG)
     def wait(self, parity: Int, index: Int = 0, *, cluster: bool = False) -> None:
-        """Wait until the phase with this parity has completed; the first phase has parity 0.
+        """Wait until the phase with this parity has completed. The first phase has parity 0.
 
         Args:
             parity: the number of the phase, taken modulo 2. An integer or a symbolic integer.

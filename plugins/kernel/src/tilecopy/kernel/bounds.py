@@ -62,7 +62,7 @@ def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def normalize(fact: Int) -> Int:
-    """Return the strongest form of ``fact >= 0``: divided by the coefficients' gcd, with the constant rounded down.
+    """Return the strongest form of ``fact >= 0``: divided by the coefficients' gcd, with the constant term rounded down.
 
     The constant is first rounded down to a multiple of the divisor of the terms (a size may be a multiple of 64).
     """

@@ -462,7 +462,7 @@ class KernelBuilder(Recorder):
 
     @checked(round=one_of(*ROUNDINGS), saturate=optional(FLAG))
     def cast(self, value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
-        """Convert a value, a number or a symbolic integer to an integer dtype, float16 to float64, bfloat16, float8_e4m3fn or float8_e5m2.
+        """Convert a value, number or symbolic integer to an integer dtype, float16, float32, float64, bfloat16 or a float8 dtype.
 
         The result is rounded once. A NaN stays a NaN in floats. In integers it becomes 0, or only the top bit is set if the value is
         a float64 or the integer has 64 bits.

@@ -167,7 +167,7 @@ class BuiltKernel:
                 )
 
     def resources(self, assembler: str | None = None) -> Resources:
-        """Return the registers and spilled bytes per thread and the shared memory per CTA, as an assembler reports them.
+        """Return the registers and spilled bytes per thread, and the shared memory in bytes per CTA. An assembler reports them.
 
         The numbers of the driver's own compiler may differ.
 

@@ -38,7 +38,7 @@ def cta_sync(ptx: PtxBuilder) -> None:
 
 
 def named_barrier(ptx: PtxBuilder, barrier: int, threads: int) -> None:
-    """Write ``bar.sync`` with a barrier from 1 to 15, for some warps of the CTA."""
+    """Write ``bar.sync`` with a barrier number from 1 to 15, for some warps of the CTA."""
     ptx.instr("bar.sync", barrier, threads)
 
 

@@ -488,7 +488,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @frozen
 class ComputedParameter(Parameter):
-    """A parameter whose bytes each launch computes from the addresses of arrays and from numbers, as its recipe says."""
+    """A parameter whose bytes each launch computes by a recipe, from addresses of arrays and from integers."""
 
     recipe: Recipe
 
@@ -527,7 +527,7 @@ class BytesParameter(ComputedParameter):
 
 @frozen
 class TensorMapParameter(ComputedParameter):
-    """A tensor map of an array, innermost dimension first."""
+    """A tensor map of an array. The dimensions are listed from the innermost to the outermost."""
 
     recipe: TensorMap
 

@@ -18,7 +18,7 @@ def block_index(dim: str, count: int | None = None) -> Int:
 
 
 def only_symbol(value: Int) -> Symbol:
-    """Return the only symbol of an integer. The integer must have exactly one."""
+    """Return the only symbol of an integer. The integer must have exactly one symbol."""
     (symbol,) = symbols_of(value)
     return symbol
 

@@ -72,7 +72,7 @@ class Lowering:
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[LocatedStatement]) -> None:
-        """Lower statements in order. The error of a statement gets the statement's line."""
+        """Lower statements in order. An error names the source line of its statement."""
         outer = self.ptx.statement
         for placed in body:
             self.ptx.statement = len(self.locations)

@@ -262,7 +262,7 @@ def element_offset(element: Region) -> Int:
 
 
 def lower_value(ptx: PtxBuilder, value: Value) -> Register:
-    """Return the register that holds a value in its compute type (of type b32 or b64)."""
+    """Return the b32 or b64 register that holds a value in its compute type."""
     register = _register_of(ptx, "value", value)
     if register is None:
         raw = _raw(ptx, value)
