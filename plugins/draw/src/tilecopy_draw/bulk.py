@@ -43,7 +43,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a bulk or tensor copy. Raise TooLargeError if the picture is not drawn."""
+    """Yield the picture of a bulk or tensor copy. Raise TooLargeError after this picture."""
     if not trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'bulk' needs a bulk or tensor copy, but variant {trace.variant} moves the bytes by threads: use kind 'moves'"
@@ -58,7 +58,7 @@ def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     notes = [instructions_text(trace)]
     if (descriptor := getattr(trace.partition, "descriptor", None)) is not None:
         notes.append(
-            f"Descriptor: ldo {descriptor.ldo} and sdo {descriptor.sdo} (units of 16 bytes as encoded), swizzle code {descriptor.swizzle}."
+            f"Matrix descriptor: ldo {descriptor.ldo} and sdo {descriptor.sdo} (encoded, units of 16 bytes), swizzle code {descriptor.swizzle}."
         )
     notes += notes_of(trace)
     yield Figure(f"What the engine moves: {trace}, {trace.variant}", subtitle, panels, signs, notes)

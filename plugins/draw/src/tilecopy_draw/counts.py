@@ -42,7 +42,7 @@ class Phase:
 
 
 def phases_of(touched: Any) -> list[Phase]:
-    """Return the phases of all accesses, ordered by instruction and warp."""
+    """Return the phases of all accesses, ordered by instruction, warp and phase."""
     phases = []
     touched = touched[np.lexsort((touched.thread, touched.phase, requests_of(touched)))]
     begins = (np.diff(requests_of(touched)) != 0) | (np.diff(touched.phase) != 0)

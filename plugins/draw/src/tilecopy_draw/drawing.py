@@ -1,4 +1,4 @@
-"""The function :func:`draw`: it draws a plan, a region, a buffer or a layout."""
+"""The function :func:`draw`, which draws a plan, a region, a buffer or a layout."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout. The scope is the smallest with these threads."""
+    """Return a plan that loads a fragment with a buffer's layout. The scope is the smallest that fits."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
@@ -107,7 +107,7 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
         label = ",".join(str(start + along) for start, along in index)
         where = f"lane {window.row_names[place[0]]}, column {window.column_names[place[1]]}"
         boxes.append(Rectangle(place, label, int(copies > 1), f"{where}: element ({label})"))
-    fills = {0: "stored once", 1: f"one of {copies} places of the element"}
+    fills = {0: "stored once", 1: f"one of {copies} locations of the element"}
     high = max(12, min(18, MOST_HEIGHT / len(window.ids)))
     title = f"Where each element is stored: tensor memory {region}, elements of {size} bytes"
     subtitle = "One box = an element, or those that share a 32-bit column. Label: the first element. One row = lanes with the same elements."

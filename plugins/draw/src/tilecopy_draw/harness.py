@@ -15,7 +15,7 @@ TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The harness that runs a copy for a picture. Its kernel fills both memories, runs the copy and stores the result.
+    """The harness that runs a copy for a picture. The kernel fills both memories, runs the copy and stores the result.
 
     Attributes:
         request: the copy.
@@ -34,7 +34,7 @@ class DrawHarness(Harness):
         for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
             if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
                 raise tc.RequestError(
-                    f"draw: {request}: negative strides are not supported; draw the copy with positive ones"
+                    f"draw: {request}: strides must not be negative: draw the copy with positive strides"
                 )
         if record.completion not in COMPLETIONS:
             raise tc.RequestError(

@@ -1,4 +1,4 @@
-"""The class of the pictures that :func:`draw` returns: their SVG text, their data and a method to save them."""
+"""The class of the pictures that :func:`draw` returns: the SVG text, the data and a method to save a picture."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Selection:
         return self.of(**{name: accesses[name] for name in _NUMBERS})
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the selected ranges of rows and columns of a grid. Raise RequestError if they exceed ``shape``."""
+        """Return the selected ranges of rows and columns of a grid. Raise RequestError if a range exceeds ``shape``."""
         for name, wanted, size in (("rows", self.rows, shape[0]), ("columns", self.columns, shape[1])):
             if wanted is not None and wanted[1] > size:
                 raise tc.RequestError(f"draw: select: {name} must be within 0:{size}, got {wanted[0]}:{wanted[1]}")

@@ -1,4 +1,4 @@
-"""The parts of a picture (rectangles, grids, panels, figures) and the writer of its SVG text.
+"""The parts of a picture (rectangles, grids, panels, figures) and the writer of SVG text.
 
 The writer estimates the width of every text, and makes it fit.
 """
@@ -97,7 +97,7 @@ class Grid:
         return Grid(self.ids[down, along], self.elements[down, along], *names, self.columns_are)
 
     def crop(self) -> Grid:
-        """Return the grid without empty rows and columns at its edges, or the grid itself if all are empty."""
+        """Return the grid without empty rows and columns at the edges. If all cells are empty, return the grid itself."""
         rows, columns = (np.flatnonzero((self.ids >= 0).any(axis=axis)) for axis in (1, 0))
         if not len(rows):
             return self

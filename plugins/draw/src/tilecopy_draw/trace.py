@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the index of the piece that covers each offset, or -1. Of pieces with one start, the first is used."""
+    """Return the index of the piece that covers each offset, or -1. Of pieces with equal starts, the first is used."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,7 +57,7 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """Return the request of each access, as a number. A request is the accesses of one warp by one instruction."""
+    """Return the request number of each access. One request has the accesses of one warp by one instruction."""
     return touched.instruction * WARPS + touched.warp
 
 

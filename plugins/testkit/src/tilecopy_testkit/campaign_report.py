@@ -11,7 +11,7 @@ SHOWN_FAILURES = 50
 
 
 def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
-    """Return the sum of each variant's tallies, by the variant's name. Equal requests count once."""
+    """Return the total of each variant's results, by the variant's name. ``keys`` has equal requests only once."""
     by_variant: dict[str, Tally] = {}
     for tally in sorted(tallies, key=lambda tally: tally.variant):
         total = by_variant.setdefault(tally.variant, Tally("", tally.variant))
@@ -23,7 +23,7 @@ def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
 
 
 def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str, str]) -> str:
-    """Return the report of a campaign as Markdown, from the tallies of its finished chunks and :func:`.skipped_variants`."""
+    """Return the report of a campaign as Markdown, from results of finished chunks and :func:`.skipped_variants`."""
     by_variant, chunks = totals(tallies), len(campaign.chunks())
     stopped = "" if len(tallies) == chunks else f" The campaign stopped after {len(tallies)} of {chunks} chunks."
     distinct = sum(len(total.keys) for total in by_variant.values())

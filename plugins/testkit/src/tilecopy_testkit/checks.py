@@ -93,7 +93,7 @@ def completion_is_declared(subject: VariantUnderTest) -> None:
     if record.completion == "undeclared":
         why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
     elif not subject.completion_is_known:
-        why = f"the kit does not know the completion {record.completion!r}: set VariantSuite.steps to its steps, a tuple of "
+        why = f"the kit has no steps for the completion {record.completion!r}: set VariantSuite.steps to a tuple of "
         why += "tilecopy_testkit.Step"
     elif record.op == "copy" and record.completion != "barrier":
         why = f"completion must be 'barrier' for a synchronous copy, got {record.completion!r}"

@@ -123,7 +123,7 @@ class Operand:
 
     @checked(values=VALUES)
     def box(self, values: Mapping[str, Any]) -> tuple[slice, ...]:
-        """Return the slices that index the box, for values of the variables."""
+        """Return the slices that index the box, for the given values of the variables."""
         begins = [start.at(values) for start in self.starts]
         return tuple(slice(b, b + e) for b, e in zip(begins, self.extents, strict=True))
 

@@ -36,7 +36,7 @@ def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
         if reason := verdict(subject, same):
             layouts = f"from {case.src.layout} to {case.dst.layout}"
             raise Counterexample(
-                NOTATION, f"the variant accepts the copy {layouts}, but declines it if {name}: {reason}", same
+                NOTATION, f"the variant accepts the copy {layouts}, but declines the copy if {name}: {reason}", same
             )
     return True
 

@@ -37,7 +37,7 @@ DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only operands that the emit hook received"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "a copy that was accepted and partitioned must be emitted"
-LAUNCH = "the variant must decline a copy to a CTA outside the cluster, and accept it if the cluster size is unknown"
+LAUNCH = "the variant must decline a copy to a CTA outside the cluster, and accept the copy if the size is unknown"
 ONLY_THE_BOX = "only elements of the box may be read"
 _MOVERS = frozenset(
     ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
@@ -198,7 +198,7 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
-    """Return the variant's partition of a request, or None if the variant declines or fails. Another rule checks failures."""
+    """Return the variant's partition of a request. Return None if the variant declines, or if a hook breaks a rule."""
     with contextlib.suppress(Counterexample):
         decision = decision_of(subject, request)
         return None if isinstance(decision, tc.Decline) else decision
@@ -323,12 +323,12 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
         raise shown(DETERMINISTIC, why, case, first, number)
     for number, line in copy_instructions(first, subject.name):
         if "decoy" in str(line):
-            raise shown(OWN_OPERANDS, "the PTX must not name memory that is no operand", case, first, number)
+            raise shown(OWN_OPERANDS, "the PTX must name only the memory of the operands", case, first, number)
     return True
 
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel | None = None) -> bool:
-    """Check that the emulator's results equal the oracle's and that elements are moved once. Build a None kernel."""
+    """Check that the emulator's results equal the oracle's and that elements move once. Return False if declined."""
     kernel = kernel or build_kernel(subject, case)
     if kernel is None:
         return False

@@ -250,7 +250,7 @@ class VariantSuite:
         self._hold(properties.text_is_own, 1)
 
     def test_no_copy_is_declined_for_its_notation(self) -> None:
-        """Check that the variant's answer is equal for other notations of a layout, such as fused or split iters."""
+        """Check that the variant gives equal answers for other notations of a layout, such as fused or split iters."""
         self._hold(equivalent_layouts_agree, 0.5, least=0)
 
     def test_results_are_those_of_the_oracle(self) -> None:
@@ -258,9 +258,9 @@ class VariantSuite:
         self._hold(properties.results_are_right, 2)
 
     def test_only_elements_of_the_box_are_read(self) -> None:
-        """Check that elements outside the box are not read. Another CTA writes them during the copy."""
+        """Check that elements outside the box are not read. Another CTA writes these elements during the copy."""
         if all(source != "global" for source, _ in self.subject().case_space.spaces):
-            pytest.skip("the variant does not copy from global memory; the other tests check reads of other memories")
+            pytest.skip("the variant does not copy from global memory. Other tests check reads of other memories")
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
@@ -278,7 +278,7 @@ class VariantSuite:
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """Compare the variant's answers with those of processes with another hash seed and another order of requests."""
+        """Compare the variant's answers here and in processes with another hash seed and another order of requests."""
         if not checks.same_elsewhere(self.subject()):
             pytest.skip("another process can import only a variant's name, a module or a module's attribute")
 

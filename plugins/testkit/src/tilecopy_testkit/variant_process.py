@@ -70,7 +70,7 @@ def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, d
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases, a dict per hash seed. Return None if none can find the plugin."""
+    """Return the answers to the reversed cases per hash seed. Return None if no other process can import the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None

@@ -1,4 +1,4 @@
-"""The variant that is tested, with everything that the kit needs to build its kernels."""
+"""A variant under test, with everything that the kit needs to build the variant's kernels."""
 
 from __future__ import annotations
 

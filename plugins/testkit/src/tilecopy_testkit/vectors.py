@@ -87,7 +87,9 @@ class RecordedLaunch:
             right = array if wanted is None else np.frombuffer(wanted, np.uint8)
             for at in np.flatnonzero(array != right):
                 why = f"{np.count_nonzero(array != right)} of {len(right)} bytes of argument {number} differ"
-                why += f" from those on {self.recorded}; byte {at} must be 0x{right[at]:02x}, got 0x{array[at]:02x}"
+                why += (
+                    f" from the result on {self.recorded}; byte {at} must be 0x{right[at]:02x}, got 0x{array[at]:02x}"
+                )
                 raise Counterexample(AS_RECORDED, f"{self}: {why}")
 
 
