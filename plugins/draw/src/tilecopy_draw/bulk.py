@@ -43,7 +43,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a bulk or tensor copy. Raise TooLargeError after this picture."""
+    """Yield the picture of a bulk or tensor copy. Raise TooLargeError after the picture."""
     if not trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'bulk' needs a bulk or tensor copy, but variant {trace.variant} moves the bytes by threads: use kind 'moves'"

@@ -110,7 +110,7 @@ def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
     fills = {0: "stored once", 1: f"one of {copies} locations of the element"}
     high = max(12, min(18, MOST_HEIGHT / len(window.ids)))
     title = f"Where each element is stored: tensor memory {region}, elements of {size} bytes"
-    subtitle = "One box = an element, or those that share a 32-bit column. Label: the first element. One row = lanes with the same elements."
+    subtitle = "One box = an element, or all elements of a 32-bit column. Label: the first element. One row = lanes with the same elements."
     data = {"element": element.tolist(), "lane": lanes.tolist(), "byte": inside.tolist()}
     panel = Panel("", window, boxes, fills, cell=(0, 64, high))
     yield Figure(title, subtitle, [[panel]], {"absent": "no element"}, data=data)

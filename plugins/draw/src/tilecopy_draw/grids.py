@@ -63,7 +63,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return a grid of the lines of ``line`` bytes that accesses touch. A cell has at most 16 bytes."""
+    """Return a grid of the shared memory lines, of ``line`` bytes, that accesses touch. A cell has at most 16 bytes."""
     unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
     ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))

@@ -82,7 +82,9 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
         one = restricted(subject, spaces=(pair,))
         lowered = accepted_cases(one, 3, seed=f"pair {pair}", tries=100)
         if not lowered:
-            raise Counterexample(ACCEPTS, f"the variant must lower some of 300 copies {pair[0]} -> {pair[1]}, got none")
+            raise Counterexample(
+                ACCEPTS, f"the variant must lower some of 300 copies from {pair[0]} to {pair[1]}, got none"
+            )
         for case, kernel in lowered:
             properties.results_are_right(one, case, kernel)
 

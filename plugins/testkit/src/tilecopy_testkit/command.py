@@ -68,7 +68,7 @@ def testkit() -> None:
 @click.option(
     "--workers",
     type=click.IntRange(0, 4096),
-    help="Number of local worker processes. 0: run in this process.",
+    help="Number of local worker processes. Use 0 for this process.",
 )
 @click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
 @click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")
@@ -165,7 +165,7 @@ def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
 @click.argument("variant")
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
 def audit_declines(variant: str, requests: int) -> Result:
-    """List copies that a variant declines and another variant accepts, by reason."""
+    """List copies that a variant declines and another variant accepts, grouped by reason."""
     declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
     text = "\n".join(map(str, declines)) or f"{variant} declines no copy that another variant accepts"

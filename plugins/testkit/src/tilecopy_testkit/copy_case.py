@@ -251,7 +251,7 @@ class CopyCase:
                 raise ValueError("unknown fields")
         except Exception as error:
             raise tc.RequestError(
-                f"CopyCase.from_json: text must be the JSON of a case, got {short_repr(text)}: {type(error).__name__}: {error}"
+                f"CopyCase.from_json: text must be the JSON of a test case, got {short_repr(text)}: {type(error).__name__}: {error}"
             ) from error
         return case
 

@@ -24,7 +24,7 @@ Mutator = Callable[[Draw, CaseSpace, CopyCase], CopyCase]
 
 
 def mutate(draw: Draw, case_space: CaseSpace, case: CopyCase) -> CopyCase:
-    """Return a case after up to four random mutations."""
+    """Return a test case after up to four random mutations."""
     one = case_space.variant.threads == "one"
     odds = [False, True, True, True, True, True] if one else [False] * 3 + [True]
     if "tmem" in case.spaces or case.spaces == ("local", "local") or not draw.choose(odds):

@@ -28,7 +28,7 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return element addresses in row-major order, in elements: an offset plus the sum of coordinates times strides."""
+    """Return the addresses of elements, row-major: an offset plus the sum of coordinates times strides, in elements."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 

@@ -37,7 +37,7 @@ DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only operands that the emit hook received"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "a copy that was accepted and partitioned must be emitted"
-LAUNCH = "the variant must decline a copy to a CTA outside the cluster, and accept the copy if the size is unknown"
+LAUNCH = "the variant must decline copies to CTAs outside the cluster, and accept copies if the cluster size is unknown"
 ONLY_THE_BOX = "only elements of the box may be read"
 _MOVERS = frozenset(
     ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
@@ -46,7 +46,7 @@ _MOVERS = frozenset(
 
 
 def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, tc.CopyRequest] | None:
-    """Return the harness and the request of a case. Return None if the request is invalid or dispatch skips the variant."""
+    """Return the harness and the request of a test case. Return None if the request is invalid or dispatch skips the variant."""
     harness = CaseHarness(case, subject)
     if case.iterations > 1:
         harness.turn = tc.symbol("turn", upper=case.iterations - 1)

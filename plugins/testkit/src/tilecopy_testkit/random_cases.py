@@ -1,4 +1,4 @@
-"""Functions that draw random cases, from a seed or from the choices of Hypothesis."""
+"""Functions that draw random test cases, from a seed or from the choices of Hypothesis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_TURNS = 16
 
 
 def describe(draw: Draw, case_space: CaseSpace) -> CopyCase | None:
-    """Draw a case. Return None if the case is too large to run."""
+    """Draw a test case. Return None if the case is too large to run."""
     if case_space.author_draw is not None and draw.choose([True, True, True, False]):
         author_case = case_space.author_draw(draw, case_space)
         if author_case is not None and case_space.have(author_case):
@@ -63,7 +63,7 @@ def _too_large(case: CopyCase) -> bool:
 
 
 def case_of_seed(case_space: CaseSpace, seed: int | str) -> CopyCase:
-    """Return the case that a seed determines. Cases that are too large to run are skipped."""
+    """Return the test case that a seed determines. Cases that are too large to run are skipped."""
     draw = Seeded(seed)
     while (case := describe(draw, case_space)) is None:
         pass

@@ -39,7 +39,7 @@ SHRINK_EXAMPLES = 200
 
 
 def of_targets(targets: Sequence[str], asked: str) -> tuple[str, ...]:
-    """Return the targets that a list such as ``sm_90,sm_100a`` names. A name without suffix selects an architecture.
+    """Return the targets that a list such as ``sm_90,sm_100a`` names. ``sm_90`` also selects targets such as ``sm_90a``.
 
     Raises:
         RequestError: a name is not a target.

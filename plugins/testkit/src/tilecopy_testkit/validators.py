@@ -29,7 +29,7 @@ def name_of(*names: str) -> msgspec.Meta:
 
 
 def typed_fields(cls: type, fields: list[Any]) -> list[Any]:
-    """Return the fields of a class, each with a validator for the field's type. This is a ``field_transformer`` of attrs."""
+    """Return the fields of a class, each with a validator for the field's type. Use as an attrs ``field_transformer``."""
     types = get_type_hints(cls, include_extras=True)
     return [
         field.evolve(validator=partial(_check_type, types[field.name])) if field.validator is None else field

@@ -1,4 +1,4 @@
-"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads cases from standard input.
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads test cases from stdin.
 
 The process stays until this one ends, because its start takes longer than the answers. It forks for each variant, so that none is
 loaded when it answers for the next.
