@@ -129,7 +129,7 @@ def _extents(
     if program.block is not None and threads != program.block:
         raise LaunchError(f"{where}: block must be {program.block} because of .reqntid, got {threads}")
     if program.max_threads and prod(threads) > program.max_threads:
-        raise LaunchError(f"{where}: .maxntid allows {program.max_threads} threads per block, got {prod(threads)}")
+        raise LaunchError(f"{where}: block must be at most .maxntid {program.max_threads}, got {prod(threads)} threads")
     size = program.cluster if cluster is None else _extent("cluster", cluster, where)
     if program.cluster not in (None, size):
         raise LaunchError(f"{where}: cluster must be {program.cluster} because of .reqnctapercluster, got {size}")

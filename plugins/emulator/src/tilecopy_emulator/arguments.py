@@ -350,7 +350,7 @@ def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
 
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     """Return the bytes of a structure that is passed by value."""
-    how = "pass Struct(...), its bytes, or a NumPy scalar or structured array of that size"
+    how = "pass Struct(...), bytes, or a NumPy scalar or structured array of that size"
     try:
         known = isinstance(argument, (np.ndarray, np.generic)) and not argument.dtype.hasobject
         raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))

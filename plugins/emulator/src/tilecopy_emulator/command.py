@@ -88,7 +88,7 @@ def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
     value = value.target if isinstance(value, Pointer) else value
     if not isinstance(value, np.ndarray):
         raise LaunchError(
-            f"--save {name}: the argument must be an array; for a field of a structure write {names[number]}.0, {names[number]}.1, ..."
+            f"--save {name}: the argument must be an array: for a field of a structure, write {names[number]}.0, {names[number]}.1, ..."
         )
     return value
 
@@ -167,14 +167,14 @@ class _EmulateCommand(ResultCommand):
     "saves",
     callback=_assignments,
     multiple=True,
-    help="NAME=FILE.npy: write an array after the run. NAME is a parameter or its index, a field of a structure (p.0), or a variable.",
+    help="NAME=FILE.npy: write an array to a file after the run. NAME is a parameter or its index, a field of a structure (p.0), or a variable.",
 )
 @click.option(
     "--set",
     "values",
     callback=_assignments,
     multiple=True,
-    help="NAME=VALUE: set a __constant__ or __device__ variable of the file; VALUE has the form of an argument.",
+    help="NAME=VALUE: set a __constant__ or __device__ variable of the file. VALUE has the form of an argument.",
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(
@@ -208,7 +208,7 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
             known = [option for parameter in click.get_current_context().command.params for option in parameter.opts]
             raise click.NoSuchOption(word, possibilities=get_close_matches(word, known))
     if annotations and click.get_current_context().meta.get("tilecopy.json"):
-        raise click.UsageError("--annotations and --json both write to standard output; use only one of them")
+        raise click.UsageError("--annotations and --json both write to standard output: use only one of them")
     text = _text_of(file)
     if file.suffix.lower() in _CUDA:
         program = compile_cuda(text, entry=entry, target=target, options=options, name=str(file))

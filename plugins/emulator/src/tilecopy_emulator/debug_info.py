@@ -54,7 +54,7 @@ class SourceLocation:
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> SourceLocation:
-        """Return the innermost location outside library headers, or this location if there is none."""
+        """Return the innermost location outside library headers. Return this location if all are in library headers."""
         return next((place for place in self.chain() if not place.in_library), self)
 
     @property

@@ -258,7 +258,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Return True if an instruction may read memory. An opcode outside the table may read memory."""
+    """Return True if an instruction may read memory. This is assumed of an opcode outside the table."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 

@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the exception for the first hazard. The exception's ``others`` and notes have one per other cause."""
+    """Return the first hazard's exception. The exception's ``others`` and notes have one hazard per other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:

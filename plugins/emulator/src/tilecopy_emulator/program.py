@@ -174,7 +174,7 @@ class Parameter:
 
 @attrs.frozen
 class Relocation:
-    """An address in a variable's initial value, at byte ``at``: the address of ``symbol`` plus ``offset``, or only ``offset`` without a symbol."""
+    """An address in a variable's initial value, at byte ``at``. It is ``offset`` plus the address of a ``symbol``."""
 
     at: int
     symbol: str

@@ -76,7 +76,7 @@ def compile_cuda(
     source: str, *, entry: str | None = None, target: str = "sm_90", options: Sequence[str] = (),
     name: str = "kernel.cu",
 ) -> Program:  # fmt: skip
-    """Compile a kernel of CUDA C++ with line information; for the arguments see :func:`run_cuda`.
+    """Compile a kernel of CUDA C++ with line information. For the arguments, see :func:`run_cuda`.
 
     Raises:
         AssemblerError: NVRTC is missing, or it cannot compile the source.
@@ -361,7 +361,7 @@ def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _C
     """Compile a whole file by nvcc. If nvcc is not installed, return a log that says so."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        return _Compiled("", "nvcc is not installed; it could compile a file with host code")
+        return _Compiled("", "nvcc is not installed: install it to compile a file with host code")
     with tempfile.TemporaryDirectory() as folder:
         copy, ptx = Path(folder) / f"{path.stem}.cu", Path(folder) / "made.ptx"
         copy.write_text(source, encoding="utf-8")

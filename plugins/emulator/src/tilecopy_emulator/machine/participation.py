@@ -60,7 +60,7 @@ class Participation:
             what = (
                 f"{copy.name} is a copy of {copy.together} threads, but only {int((counts == counts[most]).sum())} of them executed it "
                 f"{_times(counts[most])}: thread {first + least} executed it {_times(counts[least])}, thread {first + most} {_times(counts[most])}. "
-                f"Call it in {copy.together} threads whose tid is {first} to {first + copy.together - 1}"
+                f"Call it in {copy.together} threads whose tid is from {first} to {first + copy.together - 1}"
             )
             machine.hazard("incomplete", what, np.array([cta * machine.threads]), at=at)
 

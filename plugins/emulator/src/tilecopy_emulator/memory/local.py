@@ -36,7 +36,7 @@ class LocalMemory:
             self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
-        """Return the name of a byte for a message: the variable that contains the byte, and an offset."""
+        """Return the name of a byte for a message, such as ``x byte 4``."""
         symbols = self.machine.launch.symbols.items()
         before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
         start, name = max(before, default=(0, "local"))

@@ -77,7 +77,7 @@ class SharedMemory(ShadowedMemory):
         if far.any() and (not remote or ((rank >= machine.cluster_size) & far).any()):
             at = int(np.argmax(far))
             if values[at] < 0 or values[at] >> 32:
-                machine.hazard("bounds", f"0x{int(values[at]):x} is not a shared address", lanes, at)
+                machine.hazard("bounds", f"0x{int(values[at]):x} is not an address in shared memory", lanes, at)
             if machine.cluster_size == 1 and not remote:
                 machine.hazard(
                     "bounds", f"0x{int(values[at]):x} is not an address in the CTA's shared memory", lanes, at
@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return the name of bytes for a message: the variable that contains the bytes, and offsets."""
+        """Return the name of bytes for a message, such as ``tile bytes 4 to 7``."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return the name of bytes as :meth:`where` does. The offset is in the shared memory of one CTA."""
+        """Return the name of bytes for a message, from their offset in the shared memory of a CTA."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"

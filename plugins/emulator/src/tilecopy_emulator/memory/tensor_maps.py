@@ -61,7 +61,7 @@ _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "
 
 
 def swizzle_addresses(addresses: Any, swizzle: str) -> Any:
-    """Return the shared addresses of bytes with a swizzle, given their addresses without it."""
+    """Return the swizzled shared-memory addresses of bytes from the addresses without a swizzle."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
 
@@ -165,7 +165,7 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """Return the 128 bytes of a :class:`TensorMap`, for the emulator only. Replaces ``cuTensorMapEncodeTiled``.
+    """Return the 128 bytes of a :class:`TensorMap`, for the emulator. Use it instead of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.

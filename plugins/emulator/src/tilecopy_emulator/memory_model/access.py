@@ -134,7 +134,7 @@ class AccessKind:
 
     @property
     def reach(self) -> int:
-        """The scope of a strong access, see shadow.py; 0 for an ordinary access."""
+        """The scope of a strong access (see shadow.py), or 0 for an ordinary access."""
         if self.volatile:
             return SYS
         return WEAK if self.semantics == "weak" else SCOPES[self.scope]

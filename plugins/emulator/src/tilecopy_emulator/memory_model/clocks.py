@@ -88,7 +88,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return these clocks repeated for ``copies`` clusters. Their CTAs have consecutive numbers from ``first``."""
+        """Return these clocks repeated for ``copies`` clusters. The CTAs have consecutive numbers from ``first``."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)

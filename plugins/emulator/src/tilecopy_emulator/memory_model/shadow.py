@@ -407,7 +407,7 @@ class ShadowMemory:
             self._stamp[mine] = np.where(self._kind[mine], stamps, weak)
 
     def forget(self, cells: Any) -> None:
-        """Remove all recorded accesses of cells."""
+        """Remove all recorded accesses to cells."""
         self.writer[cells] = 0
         self.reader[cells] = 0
         if self.count and self.logged[cells].any():

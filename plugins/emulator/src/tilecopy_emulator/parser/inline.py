@@ -518,7 +518,7 @@ class Expansion:
         if symbol is not None:
             variable = self.module.variables.get(symbol)
             if variable is not None and variable.extern and variable.space != "shared":
-                c.fail(f"the .extern variable '{name}' is not defined in this text", token.line)
+                c.fail(f"the .extern variable '{name}' is not defined in this PTX text", token.line)
             return symbol
         if name in SPECIAL_REGISTERS:
             return name

@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error, and a race's earlier access for a second run. Keep few similar hazards."""
+        """Record the hazard of an error, unless enough similar ones are recorded. Record a race's earlier access."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))

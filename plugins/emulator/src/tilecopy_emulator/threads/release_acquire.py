@@ -59,7 +59,7 @@ class ReleaseAcquire:
             self.machine.demand_single()
 
     def fence(self, lanes: Lanes, strength: int, *, acquires: bool = True, releases: bool = True) -> None:
-        """Execute a fence: strong reads before it acquire, strong writes after it release."""
+        """Execute a fence. Strong reads before the fence acquire. Strong writes after the fence release."""
         machine = self.machine
         index = machine.index(lanes)
         if acquires and self.heard:

@@ -31,7 +31,7 @@ class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
 
 @attrs.frozen(eq=False)
 class Blocked:
-    """The reason why a batch cannot continue without another batch; ``raise_hang`` raises the hazard."""
+    """The reason why a batch cannot continue without another batch. ``raise_hang`` raises the hazard."""
 
     raise_hang: Callable[[], NoReturn]
 
@@ -375,7 +375,7 @@ class Threads:
         come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
         live = alive[group[index]]
         what = f"a warpgroup instruction must be executed by {WARPGROUP} threads, got a warpgroup with"
-        say = lambda at: f"{what} {int(live[at])}"  # noqa: E731
+        say = lambda at: f"{what} {int(live[at])} threads"  # noqa: E731
         self.hazard_where(live < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
         ready_lanes = np.nonzero(ready)[0]
