@@ -27,7 +27,7 @@ _POINTED = 200
 
 
 def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | None = None) -> Rearrangement:
-    """Return the rearrangement that ``axes`` defines for an array of a shape; ``sizes`` are lengths of axes of a pattern.
+    """Return the rearrangement that ``axes`` defines for a shape. ``sizes`` has the lengths of a pattern's axes.
 
     A permutation is integers, of which negative ones count from the end, or text such as ``"0,2,1"``.
     """
@@ -70,7 +70,7 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """A frozen record of one dimension in a pattern: the terms that it splits or merges, and the index of its first character.
+    """A frozen record of one dimension in a pattern: its terms, and the index of its first character.
 
     The slowest term is the first. A dimension ``1`` has no terms.
     """
@@ -81,7 +81,7 @@ class DimensionTerms:
 
 @frozen
 class Pattern:
-    """A frozen record of a pattern: its text, and the tokens on both sides of the arrow."""
+    """A frozen record of a pattern: its text, and the tokens to the left and to the right of the arrow."""
 
     text: str
     left: Sequence[Term]
@@ -120,7 +120,7 @@ class Pattern:
         for token in tokens:
             if token.text == "(":
                 if opened is not None:
-                    self.error(token.at, "parentheses cannot be nested")
+                    self.error(token.at, "parentheses must not be nested")
                 opened, inside = token, []
             elif token.text == ")":
                 if opened is None:

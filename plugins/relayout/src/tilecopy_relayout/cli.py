@@ -1,4 +1,4 @@
-"""The command ``tilecopy relayout``: it permutes the dimensions of an array file."""
+"""The command ``tilecopy relayout``. It permutes the dimensions of an array file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = {"": 1} | {
 
 
 def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
-    """Return the number of bytes for a text such as ``4GiB``, or None if the option is omitted."""
+    """Parse a number of bytes such as ``4GiB``. Return None if the option is omitted."""
     match = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KMGT]i?)?B?", (text or "").strip())
     count = int(float(match[1]) * _UNITS[match[2] or ""]) if match else 0
     if text is not None and count < 1:
@@ -31,7 +31,7 @@ def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | Non
 
 
 def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
-    """Parse texts of the form ``NAME=LENGTH``, and return the lengths of axes by name."""
+    """Parse strings of the form ``NAME=LENGTH``, and return the axis lengths by name."""
     lengths: dict[str, int] = {}
     for text in texts:
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", text)

@@ -24,7 +24,7 @@ _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read once, up to the first item too many."""
+    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read to one item past the limit."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -54,12 +54,12 @@ def refuse(message: str) -> NoReturn:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
-    """Return the axis lengths of a pattern, by name. If a length is invalid, ``refuse`` is called with the message."""
+    """Check the axis lengths of a pattern and return them by name. ``refuse`` raises the error of an invalid length."""
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
         if extent is None or not 0 <= extent < _MOST:
-            refuse(f"{name} must be an axis length of at least 0, got {short_repr(size)}")
+            refuse(f"the axis length {name} must be an integer of at least 0, got {short_repr(size)}")
         if extents.get(identifier, extent) != extent:
             refuse(
                 f"an axis must have one length, got {name}={extent} and {extents[identifier]} (Python normalizes names by NFKC)"

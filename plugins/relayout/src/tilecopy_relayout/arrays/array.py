@@ -21,7 +21,7 @@ _NOT_WHOLE_BYTES = frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}
 
 @frozen(eq=False)
 class SideArray:
-    """A frozen record of the array on one side of a relayout.
+    """A frozen record of the source or destination array of a relayout.
 
     Attributes:
         owner: the array itself.
@@ -44,7 +44,7 @@ class SideArray:
 
     @property
     def place(self) -> str:
-        """The memory that holds the array, as text for messages."""
+        """The memory that holds the array, as a phrase for messages, such as ``on GPU 0``."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:

@@ -50,7 +50,7 @@ class CrossDeviceSync:
 
     @classmethod
     def of(cls, source: SideArray, destination: SideArray, launching: int) -> CrossDeviceSync | None:
-        """Return the record for two arrays and the GPU that launches, or None if both arrays are on one GPU."""
+        """Return the record for two arrays and the GPU that launches. Return None if both arrays are on one GPU."""
         if source.device == destination.device:
             return None
         why_not = ""
@@ -65,7 +65,7 @@ class CrossDeviceSync:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """Yield the stream to launch on. The launch waits for the other GPU's stream; later work on that stream waits for the launch.
+        """Yield the stream to launch on. The launch runs after earlier and before later work on the other GPU's stream.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.

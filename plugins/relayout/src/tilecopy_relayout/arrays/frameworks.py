@@ -25,7 +25,7 @@ def driver() -> Any:
 
 
 class Framework:
-    """The base class of frameworks. Its methods also read and write arrays of an unknown framework, but cannot create them."""
+    """The base class of frameworks. For an unknown framework, it can read and write arrays but not create them."""
 
     has_streams = False
     """True if the framework has a current stream for each GPU."""
@@ -54,11 +54,11 @@ class Framework:
         )
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Return the array for the caller. The work that writes ``result`` is already enqueued on the stream."""
+        """Return the result for the caller. The launch that writes ``result`` is already enqueued on the stream."""
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the reason why an array must not be written, or None."""
+        """Return an error message if an array must not be written, else None."""
         return None
 
     def mark_written(self, out: Any) -> None:
@@ -77,7 +77,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an array of the same subclass as ``numpy.empty_like`` does, with attributes such as units."""
+        """Return an array of the same subclass, with attributes such as units, by ``numpy.empty_like``."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -118,9 +118,9 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return an error message if autograd records the tensor, because it cannot record the write, or None."""
+        """Return an error message if autograd records the tensor, else None. Autograd cannot record the write."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
-            return "it must not require a gradient, because autograd cannot record the write: pass out.detach()"
+            return "the tensor must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
 
     def mark_written(self, out: Any) -> None:
@@ -178,7 +178,7 @@ class Jax(Framework):
     """The framework JAX. Its arrays are immutable, so relayout writes the result before it returns the array."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Wait until the array is computed. Return an object with its memory: a NumPy array if it is on the host."""
+        """Wait until the array is computed. Return a NumPy array for host memory, else an object with its memory."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
@@ -201,7 +201,7 @@ class Jax(Framework):
         devices = array.devices()
         if len(devices) != 1:
             instead = (
-                "one copy, a.addressable_data(0)" if array.is_fully_replicated else "its addressable_shards one by one"
+                "one copy, a.addressable_data(0)" if array.is_fully_replicated else "each a.addressable_shards[n].data"
             )
             raise RequestError(f"{where} must be on one device, got an array on {len(devices)} devices: pass {instead}")
         array.block_until_ready()
@@ -209,11 +209,11 @@ class Jax(Framework):
             return np.asarray(array)
         order = getattr(getattr(getattr(array, "format", None), "layout", None), "major_to_minor", None)
         if order is not None and tuple(order) != tuple(range(array.ndim)):
-            raise RequestError(f"{where} must be row-major, but JAX stores its dimensions in the order {tuple(order)}")
+            raise RequestError(f"{where} must be row-major, got an array with dimensions stored as {tuple(order)}")
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return zeros on the GPU (JAX has no uninitialized memory), or a NumPy array if ``array`` is on the host."""
+        """Return a NumPy array if ``array`` is on the host, else zeros on the GPU. JAX has no uninitialized arrays."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax
@@ -239,7 +239,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the error message for ``out=``: every JAX array is immutable."""
+        """Return the error message for ``out=``, because every JAX array is immutable."""
         return "JAX arrays are immutable: omit out=, and use the new array"
 
 

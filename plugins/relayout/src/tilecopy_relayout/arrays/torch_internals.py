@@ -42,7 +42,7 @@ def sees_calls() -> bool:
 
 
 def must_see(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch calls with a tensor, because it records, transforms or traces them."""
+    """Return True if torch must dispatch calls with a tensor, because torch records, transforms or traces them."""
     return _dispatch_modes() > 0 or sees_calls() or (tensor.requires_grad and torch.is_grad_enabled())
 
 
@@ -66,7 +66,7 @@ def store_of(group: Any) -> Any:
 
 
 def timeout_of(group: Any) -> timedelta:
-    """Return the timeout of a group's backends, else of its store (``_device_types``, ``_get_backend``, ``_timeout``, in torch 2.4 to 2.13)."""
+    """Return a group's timeout: its backend's, else its store's (``_get_backend``, ``_timeout``, torch 2.4 to 2.13)."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         if options is not None:
@@ -89,7 +89,7 @@ def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``, torch 2.12 and 2.13; ``_SymmetricMemory``, torch 2.5 to 2.13).
+    """Return True for a tensor in symmetric memory (``is_symm_mem_tensor`` since torch 2.12, else ``_SymmetricMemory``).
 
     torch before 2.12 has no function for this. Its rendezvous looks up the memory first and then the group, so that for an unknown
     group it raises if the memory is symmetric, and returns None otherwise.

@@ -20,12 +20,12 @@ from .shards import dimension
 
 
 def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> Any:
-    """Return the relayout of a DTensor with placements ``Shard`` and ``Replicate``; the axes are those of the whole array.
+    """Relayout a DTensor with placements ``Shard`` and ``Replicate``. The axes are those of the global tensor.
 
     By default a sharded dimension stays sharded. At most one mesh dimension may shard another dimension than before.
     """
     array = call.array
-    call.refuse("is not supported for a DTensor: each process holds only its shard", "out", "stream", "device")
+    call.refuse("is not supported for a DTensor: omit it", "out", "stream", "device")
     mesh = array.device_mesh
     moved = call.rearrangement()
     kept = [_propagated_placement(moved, placement) for placement in array.placements]

@@ -38,7 +38,7 @@ _MOST_KINDS = 64
 
 
 class ShardsCall(NamedTuple):
-    """A named tuple of a call's arguments, except the tensors and the group.
+    """A named tuple of the arguments of ``relayout_shards``, except the tensors and the group.
 
     The fields are those of :class:`~tilecopy_relayout.distributed.shards.RankRequest`.
     """

@@ -57,7 +57,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks reach this call. Return True if all pass the same digest and it is not :data:`NEW`."""
+        """Wait until all ranks reach this call. Return True if all pass the same digest other than :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL
@@ -79,7 +79,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Return the texts that all ranks pass in this call. Every rank must make the call."""
+        """Return the strings that all ranks pass in this call, in rank order. Every rank must make the call."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]

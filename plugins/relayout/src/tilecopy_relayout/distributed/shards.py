@@ -65,7 +65,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Yield the boxes that one rank sends to another. Coordinates are those of the whole array, in its split dimensions."""
+        """Yield the boxes that one rank sends to another: their starts and extents in the array's split dimensions."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -85,20 +85,20 @@ class Shards:
                 yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return the memory of a box in the sender's part of the array. ``strides`` are those of the part, in elements."""
+        """Return a box's memory in the sender's part of the array. ``strides``: the part's strides in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return the memory of a box in the receiver's part of the result. ``strides`` are those of the part, in elements."""
+        """Return a box's memory in the receiver's part of the result. ``strides``: the part's strides in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
-    """Yield the boxes, in row-major order, of the elements with flat index from ``low`` to ``high - 1`` in a row-major array."""
+    """Divide the elements with flat index ``low`` to ``high - 1`` of a row-major array into boxes. Yield the boxes."""
     if low >= high:
         return
     if not extents:
@@ -127,7 +127,7 @@ def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the start of each part, from the extents of the parts, and the end of the last part."""
+    """Return the start of each part and the end of the last part. ``extents`` has the extents of the parts."""
     return (0, *accumulate(extents))
 
 
@@ -185,12 +185,12 @@ class RankRequest(NamedTuple):
     symmetric: bool = False
 
     def text(self) -> str:
-        """Return the request as text for the other ranks."""
+        """Return the request as a string for the other ranks."""
         return repr(tuple(self))
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """Parse the text of another rank's request, and return the request."""
+        """Parse the string of another rank's request, and return the request."""
         return cls(*ast.literal_eval(text))
 
 

@@ -23,7 +23,7 @@ _MOST_LAUNCHES = 4096
 
 
 class CacheMissError(Exception):
-    """Raised when the cache has no launch for a call."""
+    """The error for a call that has no cached launch."""
 
 
 @frozen(eq=False)

@@ -40,7 +40,7 @@ class RelayoutCall(NamedTuple):
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError if one of the arguments ``names`` is not None. ``why`` is the reason in the message."""
+        """Raise RequestError if one of the arguments ``names`` is not None. The message names it, with ``why``."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
@@ -72,7 +72,7 @@ class CheckedLaunch:
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
-    """Check a call, run it and return the result. A launch on the array's GPU is passed to ``on_launch``, to be cached."""
+    """Check a call, run it and return the result. ``on_launch`` may cache the launch, if the array's GPU launches."""
     if call.stream is not None:
         stream_handle(call.stream)
     source = array_of("array", call.array)
@@ -124,7 +124,7 @@ def current_stream(source: SideArray, destination: SideArray) -> Callable[[], in
 
 
 def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, ...]) -> SideArray:
-    """Return the record of an array for the result, after checking its shape, dtype, device and memory."""
+    """Check the shape, dtype, device and memory of an array for the result. Return the array's record."""
     facts = array_of(name, result)
     memory, source_memory = facts.memory, source.memory
     if memory.shape != shape:
@@ -170,7 +170,7 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
-    """Return the launcher of a relayout on GPUs, planned for the alignments of these addresses."""
+    """Return the launcher of a relayout on GPUs, planned for the alignments of both addresses."""
     with LOCK:
         from ..planner.plan import plan_of
     plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))

@@ -27,7 +27,7 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """Return the executor: the caller's choice, else ``cuda`` if there is a GPU, else ``emulator``; ``device`` is the array's GPU."""
+    """Return the executor ``name``, else ``cuda`` if a GPU exists, else ``emulator``. ``device`` is the array's GPU."""
     if name is not None:
         EXECUTOR.check(name, "relayout", "executor")
     if device is not None and name == "emulator":
@@ -46,7 +46,7 @@ def target_of_gpu(device: int | None = None) -> str:
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield contiguous boxes of at most ``most`` elements, and at least one, that cover an array in row-major order."""
+    """Divide an array into contiguous boxes of 1 to ``most`` elements. Yield the boxes in row-major order."""
     if not shape:
         yield ()
     elif 0 not in shape:
@@ -57,7 +57,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the most bytes for source and result of a piece: 80 percent of the GPU's free memory, or None for the emulator."""
+    """Return the limit in bytes of a piece's source and result: 80% of the GPU's free memory. The emulator has none."""
     if executor != "cuda":
         return None
     with driver().active(driver().current_device()):
@@ -78,7 +78,7 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Copy one piece of an array in host memory, and return the seconds, without transfers to the GPU and back.
+    """Copy one piece of an array in host memory. Return the time in seconds, without transfers to and from the GPU.
 
     On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """

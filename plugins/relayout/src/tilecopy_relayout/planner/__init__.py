@@ -1,1 +1,1 @@
-"""The planner: from shapes and strides to the normal form, the cheapest tiling and the built kernel."""
+"""The planner. From shapes and strides, it finds the normal form and the cheapest tiling, and builds the kernel."""

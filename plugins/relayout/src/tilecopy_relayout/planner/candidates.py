@@ -43,7 +43,7 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the orders in which CTAs take the boxes: along the destination and along the source."""
+    """Return the orders in which CTAs move the boxes: by the destination's strides and by the source's strides."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 

@@ -90,7 +90,7 @@ class TilingCost:
         runs: the factor of short contiguous runs, which use DRAM pages poorly.
         threads: the factor of the bytes and registers of a thread, and of idle threads.
         accesses: the factor of instructions that keep L1, shared memory or L2 busy longer than DRAM.
-        edges: the factor of boxes that overhang, and of their elements outside.
+        edges: the factor of boxes that reach out of bounds, and of their elements there.
         tail: the factor of too few CTAs to hide latency.
     """
 

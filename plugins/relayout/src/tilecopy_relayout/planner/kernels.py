@@ -134,7 +134,7 @@ def _coordinates(number: Any, extents: Sequence[int]) -> list[Any]:
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """Return the layout of a box in registers. Elements of a vector are contiguous, or of a word if ``words`` is True."""
+    """Return a layout of a box in registers, with contiguous words if ``words`` is True, else contiguous vectors."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     by_words = words and thread_values.permutes_registers
     for mode in thread_values.modes:

@@ -45,7 +45,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return both addresses modulo :data:`WIDEST_BYTES` as one number. The number selects the plan."""
+    """Return the key of the plan for two addresses: both addresses modulo :data:`WIDEST_BYTES`, in one integer."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -58,7 +58,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
-    """Relayout one NumPy array into another on the emulator. ``plan_for`` returns the plan for two alignments in bytes."""
+    """Relayout one NumPy array into another on the emulator. ``plan_for`` maps both alignments in bytes to the plan."""
     for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
         _demand(name, array, side)
     if not destination.flags.writeable:

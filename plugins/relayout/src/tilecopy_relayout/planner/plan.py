@@ -62,7 +62,7 @@ class RelayoutPlan:
         return BEST_SHARE / self.cost.total
 
     def explain(self) -> str:
-        """Return the dimensions, the tiling with its expected cost, and the copies of the kernel, as text."""
+        """Return the dimensions, the tiling with its expected cost, and the copies of the kernel, as a string."""
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {extent} elements {'backwards ' if n in problem.reversed else ''}"
@@ -198,7 +198,7 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the tiling with the least expected cost (the first, if several have it), and its cost."""
+    """Return the first tiling with the least expected cost, and its cost."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

@@ -21,7 +21,7 @@ WIDEST_BYTES = 16
 
 @frozen
 class RelayoutSpec:
-    """A frozen record of a relayout as a copy between two strided arrays of the same shape, without an extent of 0.
+    """A frozen record of a relayout as a copy between two strided arrays of the same shape. All extents are at least 1.
 
     ``src`` and ``dst`` are the strides of the source and of the destination, in elements.
     """

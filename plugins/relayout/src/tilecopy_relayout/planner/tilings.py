@@ -62,7 +62,7 @@ class Tiling:
         return self.kind == "shifted" or prod(self.tile).bit_count() == 1
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
-        """Return the distance from one box to the next along each dimension: the box's extent without its margin."""
+        """Return the elements from one box to the next along each dimension: the box's extent without its margin."""
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
@@ -85,7 +85,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return, per dimension, the number of elements by which the last box is moved back, so that it ends with the dimension.
+        """Return how far the last box is moved back along each dimension, in elements, to end with the dimension.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
         end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
@@ -189,7 +189,7 @@ def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the elements of the widest vector along a dimension. The vector is aligned at every coordinate of the other dimensions."""
+    """Return the elements of the widest vector along a dimension that is aligned at all other coordinates."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
@@ -204,7 +204,7 @@ class _ModeAllocator:
         self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add the next mode of a dimension. Return its extent: the largest divisor up to ``most`` of the extent that remains."""
+        """Add the next mode of a dimension. Return its extent: the largest divisor, up to ``most``, of the rest."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         if extent > 1:
@@ -255,7 +255,7 @@ def _together(extent: int, word: int) -> int:
 
 @frozen
 class SmemLayout:
-    """A frozen record of the layout of a box in shared memory. It has the order of dimensions of the array that is copied unchanged.
+    """A frozen record of a box's layout in shared memory, in dimension order of the source (``gather``) or destination.
 
     Attributes:
         steps: the stride of each dimension in elements.
