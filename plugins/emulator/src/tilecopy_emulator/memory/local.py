@@ -48,7 +48,7 @@ class LocalMemory:
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
         bad, free = sizes > (self.size - start).astype(np.uint64), self.size - start
-        machine.hazard_where(bad, "bounds", lambda i: f"alloca of {sizes[i]} bytes: {free[i]} bytes are free", lanes)
+        machine.hazard_where(bad, "bounds", lambda i: f"alloca of {sizes[i]} bytes exceeds {free[i]} free bytes", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
