@@ -39,7 +39,7 @@ from tilecopy_cli.builtin_commands import tilecopy
         (
             ("plan", "globl int8 [8]", "shared int8 [8]"),
             2,
-            "tilecopy: RequestError: src: 'globl' is not a space; choose from global, shared, local, tmem; did you mean global?",
+            "tilecopy: RequestError: src: space must be one of global, shared, local, tmem, got 'globl'; did you mean global?",
         ),
         (
             ("plan", "global int8 [8]", "shared int8 [8]", "--scope", "wrap"),

@@ -98,7 +98,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: launched(ARRAY, ARRAY.T, 1),
             tc.LaunchError,
-            "kernel k, argument B: the stride of dimension 0 must be 64 elements, got 1; pass a contiguous array or declare strides=",
+            "kernel k, argument B: the stride of dimension 0 must be 64 elements, got 1 elements; pass a contiguous array or declare strides=",
         ),
         (
             lambda: launched(ARRAY[:32], ARRAY.copy(), 1),

@@ -145,7 +145,7 @@ def parse_region(text: str, layout: str | None, name: str) -> Region:
     for word, what, known in ((space, "space", SPACES), (dtype, "dtype", DTYPES)):
         if word not in known:
             near = did_you_mean(word, known)
-            raise RequestError(f"{name}: {word!r} is not a {what}; choose from {', '.join(known)}{near}")
+            raise RequestError(f"{name}: {what} must be one of {', '.join(known)}, got {word!r}{near}")
     shape = evaluate_expression(match[3], {})
     extents = shape if isinstance(shape, tuple) else (shape,)
     placed = None if layout is None else parse_layout(layout)

@@ -68,7 +68,7 @@ class TransferReport:
 
 @attrs.frozen(eq=False)
 class RunReport(TransferReport):
-    """A frozen record of a finished ``tilecopy run``. ``order`` is ``C`` or ``F``; ``tiled`` is None if the array is empty."""
+    """A frozen record of a finished ``tilecopy run``. ``order`` is ``C`` or ``F``. ``tiled`` is None if the array is empty."""
 
     order: str
     tiled: TiledCopy | None

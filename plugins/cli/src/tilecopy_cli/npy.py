@@ -68,7 +68,7 @@ class NpyFile:
 
     @property
     def left_out(self) -> str:
-        """A part of a report that says how many bytes after the array were not copied. "" if there are none."""
+        """The part of the report that says how many bytes after the array were not copied, or "" if there are none."""
         return f"; the {self.rest_bytes} bytes after the array were not copied" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:
@@ -147,7 +147,9 @@ def _read_box(file: BinaryIO, offset_bytes: int, box: Any, strides_bytes: Sequen
         file.seek(offset_bytes + first * stride)
         span = file.read(span_bytes)
         if len(span) < span_bytes:
-            raise FileError(f"{printable_name(file.name)}: the file became shorter while it was read")
+            raise FileError(
+                f"{printable_name(file.name)}: the file became shorter while it was read: expected {span_bytes} bytes, got {len(span)}"
+            )
         part[...] = np.ndarray(part.shape, part.dtype, span, 0, tuple(strides_bytes))
 
 
@@ -171,7 +173,9 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
             array = np.empty(shape, dtype, order)
             memory = np.fromfile(file, np.uint8, claimed)
             if memory.size < claimed:
-                raise FileError(f"{name}: the file became shorter while it was read")
+                raise FileError(
+                    f"{name}: the file became shorter while it was read: expected {claimed} bytes, got {memory.size}"
+                )
             array = np.ndarray(shape, dtype, memory, order=order) if claimed else array
     except (MemoryError, ValueError) as error:  # more dimensions than NumPy has, or a size beyond its integers
         raise FileError(f"{name}: {UNREADABLE}: shape {short_repr(shape)}: {short_error(error)}") from None

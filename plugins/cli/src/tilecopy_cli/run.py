@@ -63,7 +63,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
-    verified = f"all {array.nbytes} bytes are equal to the input's; before the copy, each byte differed{read.left_out}"
+    verified = f"all {array.nbytes} bytes are equal to the input's; before the copy, each byte of the result differed{read.left_out}"
     copied = array.shape, str(array.dtype), array.nbytes, seconds, runs, executor, str(target), verified
     return RunReport(*copied, order=order, tiled=tiled)
 

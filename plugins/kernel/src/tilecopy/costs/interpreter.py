@@ -64,7 +64,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @attrs.define
 class Counters:
-    """The counts that an interpreter adds up line by line. :class:`~.counts.CopyCounts` are computed from them.
+    """The counts that an interpreter adds up line by line. :class:`~.counts.CopyCounts` are computed from these counts.
 
     Attributes:
         accesses: bytes of an access -> number of such accesses by threads.

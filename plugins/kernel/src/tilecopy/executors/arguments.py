@@ -87,8 +87,8 @@ def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> Ar
     facts = _facts(where, argument, device_of)
     if not facts.pointer and 0 not in facts.shape:
         raise LaunchError(
-            f"{where}: the {type(argument).__name__} of shape {facts.shape} has the address 0, because its memory was freed or it is a "
-            "wrapper without memory; pass an array that has memory"
+            f"{where}: the {type(argument).__name__} of shape {facts.shape} must have memory, got the address 0. The memory was freed, or "
+            "the array is a wrapper without memory: pass an array that has memory"
         )
     return facts
 

@@ -207,7 +207,7 @@ class ArrayParameter(Parameter):
                     remedy = "pass a contiguous array or declare strides="
                 declared = f"{self.strides[dim]} = {wanted}" if isinstance(self.strides[dim], Expr) else wanted
                 raise LaunchError(
-                    f"{where}: the stride of dimension {dim} must be {declared} elements, got {actual}; {remedy}"
+                    f"{where}: the stride of dimension {dim} must be {declared} elements, got {actual} elements; {remedy}"
                 )
         if self.written:
             self._check_overlap(shape, strides, binding)

@@ -220,8 +220,8 @@ class Recorder:
         blocks = [block for block in _OPEN.get() if block not in self._outer_blocks]
         if blocks and blocks[-1]._kernel is not self:
             raise RequestError(
-                f"{statement.describe()}: this statement of kernel {self.name} is inside an open block of kernel "
-                f"{blocks[-1]._kernel.name}: call the builder of that kernel"
+                f"{statement.describe()}: kernel {self.name} must not record a statement inside an open block of kernel "
+                f"{blocks[-1]._kernel.name}: call the builder of kernel {blocks[-1]._kernel.name}"
             )
 
     def _in_loop(self) -> bool:
