@@ -19,7 +19,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
-    """Return why a request's active threads do not fit each value of :attr:`Variant.threads`; None where they fit."""
+    """Return, for each value of :attr:`Variant.threads`, why the active threads do not fit, or None if they fit."""
     all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
     return {"all": all_active, "one": _why_not_one(request), "any": None}
 

@@ -467,7 +467,7 @@ def why_aliasing(region: Region) -> str | None:
         return None  # every stride is past all that the smaller ones reach: one place each
     tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
-        return f"{region} has overlapping strides: it must have at most {_ENUMERATE_LIMIT} elements to compare their addresses, got {tile.size}"
+        return f"{region} has overlapping strides: it must have at most {_ENUMERATE_LIMIT} elements for a comparison of all addresses, got {tile.size}"
     flat: Any = np.arange(tile.size)
     places, scale = np.zeros_like(flat), 1
     for axis in tile.axes:

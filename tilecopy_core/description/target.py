@@ -75,7 +75,7 @@ class Target:
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return True if the target has a feature. Raises TargetError unless :data:`FEATURES` or TARGETS has it."""
+        """Return True if the target has a feature. Raises TargetError if no feature and no target has the name."""
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(

@@ -112,7 +112,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. ``registry`` has the variant; by default, the process's registry.
+        """Write the copy's instructions to ``ptx``. ``registry``, by default the process's registry, has the variant.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.

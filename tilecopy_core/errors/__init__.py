@@ -121,7 +121,7 @@ def without_addresses(text: str) -> str:
 
 
 def integer(value: Any) -> int | None:
-    """Return an integer of Python, NumPy or a framework as an int. Return None for anything else, such as a bool."""
+    """Return an integer of Python, NumPy or a framework as an int. Return None for any other value, such as a bool."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None

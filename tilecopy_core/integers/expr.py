@@ -34,7 +34,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """The base class of symbols and operations, the variable parts of terms. Immutable, and compared by value.
+    """The base class of symbols and operations. A term is a coefficient times an atom. Atoms compare by value.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.

@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return iters for the indices ``[start, start + extent)`` and the offset of ``start``, or None if none fit."""
+    """Return iters for ``[start, start + extent)`` and the offset of ``start``. Return None if no iters fit."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]

@@ -83,7 +83,7 @@ class StridedLayout:
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements, maybe symbolic, from first to last address along an axis; 0 if empty."""
+        """Return the number of elements from first to last address along an axis. It is 0 for an empty shape."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):

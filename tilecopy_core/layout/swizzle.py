@@ -88,7 +88,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
 
 
 class SwizzledTerms:
-    """The variable terms of a swizzled element offset, split so that rounds share most of the computation.
+    """The variable terms of a swizzled element offset. They are split so that rounds share most of the computation.
 
     The swizzle does not change multiples of its period. A constant that has no bit in common with the variable terms is
     XOR-ed rather than added. The XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``. So rounds whose constants differ only

@@ -246,7 +246,7 @@ class Buffer:
         if dtype.bits != bits:
             if divisor_of(start) * bits % dtype.bits:
                 raise LayoutError(
-                    f"its storage offset must be a whole number of {dtype} elements, got {start} of {self.dtype}"
+                    f"its storage offset must be whole {dtype} elements, got {start} {self.dtype} elements"
                 )
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
@@ -367,7 +367,7 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return two bools: the box may begin before the first element of a dimension; it may end after the last."""
+        """Return whether a box may begin before a dimension's first element, and whether it may end after the last."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)

@@ -111,7 +111,7 @@ class PtxBuilder(IndexEmitter):
         if address.align_bytes % (bits // 8):
             raise PtxError(
                 f"{name} of {bits} bits: the address {address} must be a multiple of {bits // 8} bytes, but it is only proved to "
-                f"be a multiple of {address.align_bytes}"
+                f"be a multiple of {address.align_bytes} bytes"
             )
         count, type = len(vector.registers), f"u{bits}" if bits < 32 else vector.registers[0].type
         return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector

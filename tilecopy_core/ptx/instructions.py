@@ -415,5 +415,5 @@ def needs_on(target: Target, instruction: str) -> Needs:
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
-    """Return the requirements of several instructions together on a target that has them all, cached between kernels."""
+    """Return the combined requirements of several instructions on a target that supports all of them."""
     return reduce(merge, {needs_on(target, instruction) for instruction in instructions}, Needs())

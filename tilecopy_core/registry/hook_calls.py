@@ -190,7 +190,7 @@ class WrapperCall:
             self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any, error: BaseException | None) -> Any:
-        """Run the wrapper's code after its ``yield`` with the wrapped result or exception, and return the result to pass on."""
+        """Run the wrapper's code after ``yield`` with the wrapped result or exception. Return the wrapper's result."""
         if not self._ended and error is not None:
             self._go_on("throw", error)
         elif not self._ended:

@@ -1,4 +1,4 @@
-"""Tables of variants that can be installed. Other packages provide them for error messages and listings."""
+"""Tables of variants that can be installed. Other packages provide the tables for error messages and listings."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Table:
 
 
 class Registry:
-    """A collection of variants for dispatch. By default, dispatch uses :func:`default_registry`.
+    """A collection of variants for dispatch. Without ``registry=``, dispatch uses :func:`default_registry`.
 
     The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY``,
     ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ`` at each use. ``priorities`` by name overrule those
@@ -259,7 +259,7 @@ class Registry:
             return bool(added)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
-        """Add a plugin object of this process (for tests, notebooks and tracing wrappers).
+        """Add a plugin object to the registry, for tests, notebooks and tracing wrappers.
 
         It replaces a registered plugin, or one of a third party's package, of the same name until :meth:`unregister`. Raises
         RequestError for an argument of another type and PluginError for the name of an installed first-party variant.

@@ -146,7 +146,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     if _overlap(threads):
         return f"register operand {name} must not count the same threads on two axes, got {', '.join(a.name for a in threads)}"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
-        return f"register operand {fragment}: register indices must be constant"
+        return f"register operand {fragment}: register indices must be constant, got {layout}"
     for axis in threads:
         _, available = bounds_of(axis_index(axis, request.scope.tid))
         assert available is not None  # the thread's index is bounded by the scope

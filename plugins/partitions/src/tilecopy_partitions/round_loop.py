@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """Addresses that one thread accesses on one side of a partition. For ``whole`` see :class:`AddressBase`."""
+    """Addresses that one thread accesses on one side of a partition. :class:`AddressBase` explains ``whole``."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False

@@ -136,7 +136,7 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds, including the tail's. A thread executes one load and store, or one ``cp.async``, in each."""
+        """The number of rounds, including the tail. In each, threads execute a load and a store, or a ``cp.async``."""
         return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds

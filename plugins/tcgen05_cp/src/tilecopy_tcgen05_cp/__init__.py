@@ -43,7 +43,7 @@ def has_address(request: CopyRequest) -> str | None:
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 4 to 64 bits, so that a row of 128 bits has several elements."""
+    """Check that elements have from 4 to 64 bits, so that a row of 128 bits has several elements."""
     dtype = request.src.buffer.dtype
     return f"elements must have 4 to 64 bits, got {dtype.bits} ({dtype})" if dtype.bits > 64 else None
 

@@ -225,7 +225,7 @@ def _of_pieces(
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
     if room < 0:
         return Decline(
-            f"{array} must need at most {MOST_DIMENSIONS} dimensions of a tensor map, got {MOST_DIMENSIONS - room}"
+            f"{array} must fit in the {MOST_DIMENSIONS} dimensions of a tensor map, but needs {MOST_DIMENSIONS - room}"
         )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
@@ -278,16 +278,16 @@ def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
-    """Return why an extent or a stride exceeds the limits of a tensor map at every launch, or None."""
+    """Return why an extent or stride exceeds a tensor map's limits at every launch. Return None if none does."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         least, most = bounds_of(extent)
         if (least or 0) > MOST_EXTENT or most == 0:
             return f"{array}: dimension {axis.dim} must have 1 to 2**31 - 1 elements for a tensor map, got {least or 0}"
         if (least := bounds_of(step)[0] or 0) < 0:
-            return f"{array}: the stride of dimension {axis.dim} must not be negative for a tensor map, but it may be {least}"
+            return f"{array}: the stride of dimension {axis.dim} must be at least 0 for a tensor map, got {least} bytes"
         if least >= STRIDE_LIMIT_BYTES:
-            return f"{array}: the stride of dimension {axis.dim} must be less than 2**40 bytes for a tensor map, got {least}"
+            return f"{array}: the stride of dimension {axis.dim} must be less than 2**40 bytes for a tensor map, got {least} bytes"
     return None
 
 

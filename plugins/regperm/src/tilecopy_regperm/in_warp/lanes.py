@@ -15,7 +15,7 @@ from ..source_owners import WARP_THREADS, Array, elsewhere, map_elements
 
 @frozen(eq=False)
 class LaneSources:
-    """A frozen record of the source lane and byte of each byte of a lane, or -1 for bytes that are not written.
+    """A frozen record of the source lane and byte of each byte of a lane. They are -1 for bytes that are not written.
 
     Attributes:
         fields: what is written.
