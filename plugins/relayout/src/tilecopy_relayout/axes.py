@@ -81,7 +81,7 @@ class DimensionTerms:
 
 @frozen
 class Pattern:
-    """A frozen record of a pattern: its text, and the tokens to the left and to the right of the arrow."""
+    """A frozen record of a pattern: the string, and the tokens to the left and to the right of the arrow."""
 
     text: str
     left: Sequence[Term]

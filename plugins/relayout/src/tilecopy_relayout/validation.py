@@ -38,7 +38,7 @@ def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]
 
 
 def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
-    """Return ``values`` as a tuple of integers, one per dimension. An error message says that they must be ``rule``."""
+    """Return ``values`` as a tuple of integers, one per dimension. ``rule`` is the rule in an error message."""
     items = items_of(name, values, rule)
     integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
     known = tuple(value for value in integers if value is not None and abs(value) < _MOST)

@@ -58,7 +58,7 @@ _SINGLE: dict[str, Operation] = {
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """Return a result with ``.sat`` and ``.relu`` applied, if the instruction has these modifiers."""
+    """Apply the modifiers ``.sat`` and ``.relu`` of an instruction to its result, and return the result."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -178,7 +178,7 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """Return a builder of an approximation: float64 results, rounded to nearest. 16-bit results are truncated from f32.
+    """Return a builder of an approximation in float64, rounded to nearest. 16-bit results are truncated from f32.
 
     An H200 agrees in all bits of ``ex2`` in f16 and bf16; its ``tanh`` is less precise.
     """

@@ -87,7 +87,7 @@ def odd(total: Any, left_out: Any) -> Any:
 
 
 def odd_sum(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a + b`` rounded to odd. The sign of a zero sum is that of the rounding direction."""
+    """Return ``a + b`` rounded to odd. The sign of a zero sum depends on the rounding direction."""
     total, left_out = two_sum(a, b)
     if direction == "rm":
         total = np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)

@@ -1,4 +1,4 @@
-"""The scalar video instructions. They combine parts of 32-bit words, clamp the result, and combine it with a third word.
+"""The scalar video instructions. They combine parts of two registers, clamp the result, and combine it with a third.
 
 Source: PTX ISA, scalar video instructions. Every value is exact until its low 32 bits are written; an intermediate result has
 34 bits including its sign.

@@ -56,8 +56,8 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
         last = operands[3]
         ignores = isinstance(last, Negated) or program.register_bits.get(str(last)) == 1
         read = reader(last, "pred" if ignores else "u32", instruction, program)
-        if is_constant(last) and immediate(last, instruction, "the size of the source") > size:
-            raise refuse(instruction, f"the size of the source must be at most {size} bytes, got {last}")
+        if is_constant(last) and immediate(last, instruction, "the source size") > size:
+            raise refuse(instruction, f"the source size must be at most {size} bytes, got {last}")
         if ignores:
             part = lambda machine, lanes: np.where(read(machine, lanes), 0, size)  # noqa: E731
         else:
@@ -354,7 +354,7 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Check the global bytes that a copy engine writes. Return the ``array_write`` for the :class:`Operation`."""
+    """Check the global bytes that a copy engine writes. Return the ``array_write`` of the :class:`Operation`."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"{array.name} is written, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
@@ -377,7 +377,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Check that shared bytes are written, ordered and fenced before a copy engine reads. Return their shadow cells."""
+    """Check that shared bytes are written, ordered and fenced before a copy engine's read. Return the shadow cells."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")
@@ -400,7 +400,7 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an operation whose accesses were checked. It completes on an mbarrier or in the lane's bulk group.
+    """Start an operation after its accesses are checked. It completes on an mbarrier or in the lane's bulk group.
 
     ``in_flight``: its reads of the array in its data; for the others see :class:`Operation`.
     """
@@ -418,7 +418,7 @@ def start_operation(
 
 
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
-    """Check that ``addresses`` are 16-byte aligned. Return the array that contains them, and their offsets in it."""
+    """Check the alignment of ``addresses`` to 16 bytes. Return their array, and the offsets in it."""
     addresses = np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)

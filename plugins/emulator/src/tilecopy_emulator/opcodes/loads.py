@@ -64,13 +64,13 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
         raise refuse(instruction, f"expected a generic address of 64 bits, got the register {base} of 32 bits")
     declared_space = next((variable.space for variable in program.variables if variable.name == base), "")
     if space and declared_space and declared_space != space.partition("::")[0]:
-        raise refuse(instruction, f"expected a variable in .{space}, got {base} in .{declared_space}")
+        raise refuse(instruction, f"the variable must be in .{space}, got {base} in .{declared_space}")
     window = np.uint64(0 if space else {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(declared_space, 0))
     return (lambda machine, lanes: read(machine, lanes) + window) if window else read
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that turns a function into a handler. The function gets machine, lanes, opcode, and a reader or writer per operand.
+    """Return a decorator that makes a function of machine, lanes, opcode and a reader or writer per operand a handler.
 
     A role is a PTX type (after ``=`` for a writer), or ``[shared]`` for an address in shared memory.
     """
@@ -111,7 +111,7 @@ def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
 
 
 def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a load. ``parts`` describes the load; by default, the instruction's opcode does."""
+    """Compile a load. ``parts`` describes the load. The default is the instruction's opcode."""
     parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
@@ -131,10 +131,10 @@ def load(instruction: Instruction, program: Program, parts: Parts | None = None)
 
 
 def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a store. ``parts`` describes the store; by default, the instruction's opcode does."""
+    """Compile a store. ``parts`` describes the store. The default is the instruction's opcode."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
-        raise refuse(instruction, f"a store must not be to the read-only space .{parts.access.space}")
+        raise refuse(instruction, f"the space of a store must be writable, got .{parts.access.space}")
     destination, source = operands_of(instruction, 2)
     readers = [
         reader(name, parts.type, instruction, program, wider=True)
@@ -238,7 +238,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
-    """Return the position and length of each run of consecutive loads or stores that can be executed as one."""
+    """Return the index and length of each run of consecutive loads or stores that one step can execute."""
     targets = set(program.labels.values())
     groups: list[tuple[int, int]] = []
     first, key = 0, None

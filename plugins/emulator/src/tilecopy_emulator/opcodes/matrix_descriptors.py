@@ -24,7 +24,7 @@ PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 
 @attrs.frozen
 class Swizzle:
-    """A frozen record of a swizzle mode: the pattern's bytes per row, its rows, and the XOR of address bits."""
+    """A frozen record of a swizzle mode: the pattern's rows and bytes per row, and the XOR of address bits."""
 
     span: int
     shift: int = 3
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Return an operand's shared-memory offsets and shadow cells. Check its writes before ``lanes`` read it."""
+    """Return the offsets and shadow cells of an operand's units. Check that ``lanes`` may read the units."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

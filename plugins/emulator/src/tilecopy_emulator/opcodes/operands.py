@@ -44,7 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Check that the program's ``.target`` and ``.version`` have an instruction. Return the core's rules for it."""
+    """Check that the program's ``.target`` and ``.version`` have an instruction. Return the core's rules."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -108,7 +108,7 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         base = reader(operand.base, type, instruction, program, wider=wider)
         no_sum = is_constant(operand.base) or type[0] == "f" or type.startswith("bf") or type.endswith("x2")
         if no_sum or type == "pred" or operand.base in SPECIAL_REGISTERS:
-            raise refuse(instruction, f"expected a value, got '{operand.base}' with an offset")
+            raise refuse(instruction, f"expected a value without an offset, got '{operand.base}' with an offset")
         offset = np.array(operand.offset & ((1 << width_of(type)) - 1), dtype)
         return lambda machine, lanes: base(machine, lanes) + offset
     if not isinstance(operand, str) or operand == "_":

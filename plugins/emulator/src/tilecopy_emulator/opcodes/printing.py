@@ -114,7 +114,7 @@ class _Arguments:
         self._machine, self._lane, self._at = machine, lane, address
 
     def take(self, code: str) -> Any:
-        """Return the next argument, in :mod:`struct` format ``code``. Its offset is a multiple of its size."""
+        """Return the next argument, in :mod:`struct` format ``code``. Arguments are aligned to their sizes."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
         raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))

@@ -54,7 +54,7 @@ class Fragment:
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Convert words, ``(registers, groups, threads, clusters)``, to values, ``(groups, clusters, rows, columns)``."""
+        """Convert words of shape (registers, groups, threads, clusters) to values, (groups, clusters, rows, columns)."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
@@ -82,7 +82,7 @@ class Fragment:
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return each element's thread and index in the thread. ``steps``: (extent, thread step, index step) per axis."""
+    """Return each element's thread and register index. ``steps``: (extent, thread step, index step) per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -100,7 +100,7 @@ def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Frag
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of A, or of B as N x K. Each run of elements fills one register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
+    """Return the fragment of A, or of B as N x K. Adjacent elements fill a register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
     return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
 
 

@@ -90,7 +90,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """Return the loaded entry points of other packages, or of this package if ``own``. The first call imports them."""
+    """Return the loaded entry points of other packages, or of this package if ``own`` is True. The first call imports them."""
     from tilecopy_core.registry import load_unique
 
     entries = []

@@ -195,7 +195,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return a function that decides which earlier accesses are ordered. Those with a timestamp in ``after`` are."""
+        """Return a function that decides which earlier accesses are ordered. Accesses in ``after`` (timestamps) are."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -352,7 +352,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             starts = range(COLUMNS - size, -1, -32)
             free = [b for b in starts if all(b + size <= a.base or a.base + a.columns <= b for a in mine)]
             if not free:
-                what = f"{size} columns do not fit: the CTA has allocated {sum(a.columns for a in mine)} of {COLUMNS} columns"
+                what = f"{size} columns do not fit: {sum(a.columns for a in mine)} of {COLUMNS} columns are allocated"
                 machine.hazard("tensor", what, one)
             base = free[0]
             place = machine.shared.place(one, addresses[at : at + 1], 4)
@@ -382,7 +382,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
             have = ", ".join(f"{a.columns} at column {a.base}" for a in mine) or "none"
-            machine.hazard("tensor", f"expected an allocation, got {size} columns at {base}; allocated: {have}", one)
+            machine.hazard("tensor", f"expected an allocation ({have}), got {size} columns at column {base}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got columns of another warp", one)
         cells = _columns(cta, base, size)
@@ -440,7 +440,7 @@ def _issue(
     column, base_lane = taddr & 0xFFFF, taddr >> 16
     targets = np.stack([base_lane + part for part in spread(np.arange(rows))])  # (parts, rows)
     if column % 4:
-        machine.hazard("alignment", f"the column of a tcgen05.cp must be a multiple of 4, got {column}", one)
+        machine.hazard("alignment", f"the first column of a tcgen05.cp must be a multiple of 4, got {column}", one)
     memory.inside(one, cta, column, column + 4 * units - 1, (int(targets.min()), int(targets.max())))
     spots = cta * CELLS + targets[:, :, None] * COLUMNS + column + np.arange(4 * units)
     memory.touch(one, 0, lane, spots, "written")

@@ -200,7 +200,7 @@ def _match(instruction: Instruction, program: Program) -> Step:
     demand_count(instruction, 3)
     results = instruction.operands[0]
     if isinstance(results, Pair) and of_any:
-        raise refuse(instruction, "match.any must have one result")
+        raise refuse(instruction, f"match.any must have one result, got {results.first}|{results.second}")
     both = results if isinstance(results, Pair) else Pair(str(results), "_")
     write = writer(both.first, "b32", instruction, program)
     write_all = writer(both.second, "pred", instruction, program)
@@ -239,7 +239,7 @@ def _elect(instruction: Instruction, program: Program) -> Step:
     """Compile ``elect.sync d|p, mask``, which elects the lowest lane of the mask that has not exited."""
     demand_count(instruction, 2)
     if not isinstance(instruction.operands[0], Pair):
-        raise refuse(instruction, "elect must have two results, d|p")
+        raise refuse(instruction, f"elect must have two results, d|p, got '{instruction.operands[0]}'")
     write = writer(instruction.operands[0].first, "b32", instruction, program)
     write_leader = writer(instruction.operands[0].second, "pred", instruction, program)
     mask = reader(instruction.operands[1], "u32", instruction, program)

@@ -49,7 +49,7 @@ class _Product:
 
 
 class Warpgroups:
-    """The pending ``wgmma.mma_async`` of a batch's warpgroups, and other instructions' last uses of their registers."""
+    """The pending ``wgmma.mma_async`` of a batch's warpgroups, and the last uses of registers by other instructions."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -321,7 +321,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Wrap the steps that use registers of a ``wgmma.mma_async``, to check first that none is in flight."""
+    """Wrap the steps that use registers of a ``wgmma.mma_async``, to check first that it is not in flight."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

@@ -25,7 +25,7 @@ def driver() -> Any:
 
 
 class Framework:
-    """The base class of frameworks. For an unknown framework, it can read and write arrays but not create them."""
+    """The base class of frameworks. Arrays of an unknown framework can be read and written, but not created."""
 
     has_streams = False
     """True if the framework has a current stream for each GPU."""
@@ -77,7 +77,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an array of the same subclass, with attributes such as units, by ``numpy.empty_like``."""
+        """Return an uninitialized array of the same subclass, with attributes such as units (``numpy.empty_like``)."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -223,7 +223,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, and return the result. The result is committed to a device, or weakly typed, if ``array`` is."""
+        """Wait for the stream, and return the result. A committed or weakly typed ``array`` has such a result."""
         import jax
 
         with _as_typed(array):

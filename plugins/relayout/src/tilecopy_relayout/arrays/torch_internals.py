@@ -42,12 +42,12 @@ def sees_calls() -> bool:
 
 
 def must_see(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch calls with a tensor, because torch records, transforms or traces them."""
+    """Return True if torch must dispatch calls with a tensor, because torch records, transforms or traces the calls."""
     return _dispatch_modes() > 0 or sees_calls() or (tensor.requires_grad and torch.is_grad_enabled())
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch the call, or the tensor has no memory (``_is_zerotensor``, in torch 2.4 to 2.13)."""
+    """Return True if torch must dispatch a call or a tensor has no memory (``_is_zerotensor``, in torch 2.4 to 2.13)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 

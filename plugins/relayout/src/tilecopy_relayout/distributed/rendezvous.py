@@ -79,7 +79,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Return the strings that all ranks pass in this call, in rank order. Every rank must make the call."""
+        """Return the strings that all ranks pass to this call, by rank. Every rank must make the call."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]

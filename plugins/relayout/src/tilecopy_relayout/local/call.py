@@ -1,4 +1,4 @@
-"""One call of ``relayout`` as a record, and its complete check before anything is launched."""
+"""A record of one call of ``relayout``, and the check of the whole call before anything is launched."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RelayoutCall(NamedTuple):
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError if one of the arguments ``names`` is not None. The message names it, with ``why``."""
+        """Raise RequestError if one of the arguments ``names`` is not None. ``why`` is the message's end."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")

@@ -85,7 +85,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return how far the last box is moved back along each dimension, in elements, to end with the dimension.
+        """Return by how many elements the last box is moved back along each dimension, to end with the dimension.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
         end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
@@ -189,7 +189,7 @@ def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the elements of the widest vector along a dimension that is aligned at all other coordinates."""
+    """Return the number of elements of the widest aligned vector along a dimension, at any other coordinates."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
@@ -204,7 +204,7 @@ class _ModeAllocator:
         self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add the next mode of a dimension. Return its extent: the largest divisor, up to ``most``, of the rest."""
+        """Add the next mode of a dimension. Return its extent, the largest divisor up to ``most`` of the rest."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         if extent > 1:
@@ -214,7 +214,7 @@ class _ModeAllocator:
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
-        """Divide what remains of each dimension among the remaining threads, and then among registers."""
+        """Divide the rest of each dimension among the remaining threads, and then among registers."""
         for dim in dims:
             self.take(dim, threads // self.counts[True], thread=True)
         for dim in dims:
