@@ -38,7 +38,7 @@ def evaluate_expression(text: str, names: dict[str, Any]) -> Any:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise RequestError(f"{text!r} is not a valid expression: {error.msg}") from None
+        raise RequestError(f"{text!r} must be a valid expression: {error.msg}") from None
     except (ValueError, MemoryError, RecursionError):  # null bytes; deeper than the parser's stack
         raise RequestError(f"{text[:60]!r} cannot be parsed as an expression") from None
     with _faults_of(text):

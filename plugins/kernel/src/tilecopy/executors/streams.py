@@ -146,7 +146,7 @@ def _common_handle(what: str, readers: Mapping[str, CurrentStream]) -> int:
     if len(set(handles.values())) > 1:
         handle_list = ", ".join(f"{name} on 0x{number:x}" for name, number in handles.items())
         raise LaunchError(
-            f"{what}: the arguments' frameworks have different current streams: {handle_list}; pass stream=, and make that "
+            f"{what}: the arguments' frameworks must have the same current stream, got {handle_list}; pass stream=, and make that "
             "stream wait for the others"
         )
     return next(iter(handles.values()))

@@ -211,7 +211,7 @@ def _read_recipe(
         packages = ", ".join(sorted({plan.package for plan in record.plans}))
         raise LaunchError(
             f"kernel {record.name}: the function {short_repr(recipe.function)} for parameter {recipe.name} cannot be imported "
-            f"({type(error).__name__}: {error}); install its package (the kernel's variants come from {packages})"
+            f"({type(error).__name__}: {error}); install the function's package (the kernel's variants come from {packages})"
         ) from error
     buffers = tuple(Buffer((1,), "uint8", space="global", name=name) for name in recipe.arrays)
     return HostBytes(make, buffers, _read(recipe.numbers, names), recipe.size_bytes, recipe.align_bytes)

@@ -455,7 +455,7 @@ class SizeParameter(NumberParameter):
         for other, its, value in others:
             if value != number:
                 raise LaunchError(
-                    f"{where} must be the same in all arguments, got {number} in {first} and {value} in {other} (shapes {shape} and {its})"
+                    f"{where} must be the same in all arguments, got {number} in {first} and {value} in {other} (the arrays' shapes are {shape} and {its})"
                 )
         self.take(number, binding, where, source=f" ({first})")
 

@@ -112,7 +112,7 @@ class Recorder:
                 continue
             if symbol.varies == "grid":
                 raise RequestError(f"{what}: the integer {symbol.name} does not belong to kernel {self.name}")
-            raise RequestError(f"{what}: the integer {symbol.name} is used outside its loop or kernel")
+            raise RequestError(f"{what}: the integer {symbol.name} must be used inside its loop and kernel")
 
     def _check_region(
         self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False

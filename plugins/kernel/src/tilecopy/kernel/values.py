@@ -319,7 +319,7 @@ def _compute(ptx: PtxBuilder, value: Value) -> Register:
         return result
     if value.op == "loaded":
         raise RequestError(
-            f"the value {value!r} is used outside the block (or the kernel) that loaded it; load it again where it is used"
+            f"the value {value!r} must be used inside the block and kernel that loaded it; load the element again in this block"
         )
     if value.op == "cast":
         return _cast(ptx, value)
