@@ -39,11 +39,11 @@ class Rearrangement:
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides of the split dimensions in the source. ``strides`` has the source's strides."""
+        """Return the split dimensions' strides in the source, in the source's order. ``strides``: the source's."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the strides in the destination, in the source's order. ``strides`` has the destination's strides."""
+        """Return the split dimensions' strides in the destination, in the source's order. ``strides``: the destination's."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 

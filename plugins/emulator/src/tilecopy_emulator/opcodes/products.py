@@ -82,7 +82,7 @@ class Fragment:
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return each element's thread and register index. ``steps``: (extent, thread step, index step) per axis."""
+    """Return each element's thread and index in the thread. ``steps``: (extent, thread step, index step) per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)

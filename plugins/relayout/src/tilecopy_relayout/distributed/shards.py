@@ -195,7 +195,7 @@ class RankRequest(NamedTuple):
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """Return the relayout that all ranks request. If requests differ, raise the same error on every rank."""
+    """Return the relayout that all ranks request. If one is invalid or they differ, every rank raises the same error."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")

@@ -57,7 +57,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the limit in bytes of a piece's source and result: 80% of the GPU's free memory. The emulator has none."""
+    """Return the bytes for a piece's source and result: 80% of the GPU's free memory. Return None for the emulator."""
     if executor != "cuda":
         return None
     with driver().active(driver().current_device()):

@@ -189,7 +189,7 @@ def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the number of elements of the widest aligned vector along a dimension, at any other coordinates."""
+    """Return the elements of the widest vector along a dimension. It must be aligned at all other coordinates."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
