@@ -32,7 +32,7 @@ class TilecopyError(Exception):
 
 
 class LayoutError(TilecopyError, ValueError):
-    """Raised for a malformed layout, buffer or region, or for two of them that do not fit together."""
+    """Raised for a malformed layout, buffer or region, or for layouts and shapes that do not fit together."""
 
 
 class RequestError(TilecopyError, ValueError):

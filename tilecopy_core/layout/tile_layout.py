@@ -136,7 +136,7 @@ class TileLayout:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """All axes of the iters and the offset, sorted by name, or only ``m`` if there are none."""
+        """All axes of the iters and the offset, sorted by name. If they have no axis, only ``m``."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 

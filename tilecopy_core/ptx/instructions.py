@@ -55,7 +55,7 @@ class Needs:
 
 @frozen
 class Number:
-    """A frozen record of the rule for an operand that is a number."""
+    """A frozen record of the rule for a numeric operand."""
 
     what: str
     low: int

@@ -167,7 +167,7 @@ def _header(metadata: Distribution) -> dict[str, list[str]]:
 
 
 def text_of(metadata: Distribution, name: str) -> str:
-    """Return the text of a file in a distribution's metadata, or "" if it is missing or cannot be read."""
+    """Return the text of a file in a distribution's metadata. Return "" if the file is missing or unreadable."""
     try:
         return metadata.read_text(name) or ""
     except UnicodeDecodeError as error:

@@ -101,7 +101,7 @@ class VariantPlugin(Protocol):
         """Return Accept or Decline for a request; see :func:`tilecopy_predicate`."""
 
     def tilecopy_partition(self, request: CopyRequest) -> Any | Decline:
-        """Return the partition of a request, or Decline; see :func:`tilecopy_partition`."""
+        """Return the partition of a request. Return Decline if there is none; see :func:`tilecopy_partition`."""
 
     def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
         """Write the copy's instructions to ``ptx``; see :func:`tilecopy_emit`."""

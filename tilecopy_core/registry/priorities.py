@@ -1,4 +1,4 @@
-"""Priorities that the user sets. They override those of the variants' records."""
+"""Priorities that the user sets. They override the priorities in the variants' records."""
 
 from __future__ import annotations
 

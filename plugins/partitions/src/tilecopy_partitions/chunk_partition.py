@@ -42,7 +42,7 @@ class ChunkPartition:
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the partition into the longest chunks that are contiguous on both sides, or Decline.
+    """Return the partition into the longest chunks that are contiguous on both sides. Return Decline if none fits.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """

@@ -134,7 +134,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Return why the threads of the scope cannot own the register operand with this layout, or None."""
+    """Return why the scope's threads cannot own a register operand with this layout. Return None if they can."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
@@ -208,7 +208,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return each thread iter as a digit of a thread's index along the axis, or Decline if iters of one axis overlap."""
+    """Return each thread iter as a digit of a thread's index. Return Decline if iters of one axis overlap."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout must not have replicas along m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [

@@ -7,7 +7,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 
 
 def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-    """Return the registers that hold ``bits`` bits, starting at an element, or None if one of them also holds other elements."""
+    """Return the registers that hold ``bits`` bits from an element on. Return None if a register has other elements."""
     words = ptx.fragment(buffer)
     first, word = start_elem * buffer.dtype.bits, words[0].bits
     if first % word or bits % word:

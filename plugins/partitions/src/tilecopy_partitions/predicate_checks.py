@@ -1,4 +1,4 @@
-"""Checks for the predicates of variants: each returns a reason to decline a request, or None.
+"""Checks for the predicates of variants. Each returns a reason to decline a request, or None to accept it.
 
 A predicate is a table of them: ``tilecopy_predicate`` returns ``first_failure(request, TABLE)``. Dispatch has already
 checked what the record declares (op, spaces, architecture, threads, options).
@@ -66,7 +66,7 @@ def relaxed_to_global(request: CopyRequest) -> str | None:
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the region of option ``mbar`` (the first element of a buffer), or None if the option is not given."""
+    """Return the region of option ``mbar``. For a buffer, return its first element. Return None without the option."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 

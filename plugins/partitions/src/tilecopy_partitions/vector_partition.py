@@ -29,7 +29,7 @@ class Side:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """The swizzle that is applied to the offsets, or None."""
+        """The swizzle that is applied to the offsets, or None if there is none."""
         return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
@@ -85,7 +85,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return why a vector of ``vec`` elements may be only partly in bounds, or None."""
+        """Return why a vector of ``vec`` elements may be only partly in bounds. Return None if it cannot be."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -223,7 +223,7 @@ class Run:
     swizzle: Swizzle | None = None
 
     def why_not_width(self, bits: int) -> str | None:
-        """Return why vectors of ``bits`` do not fit, or None."""
+        """Return why vectors of ``bits`` bits do not fit, or None if they fit."""
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -272,7 +272,7 @@ def widest(
 def synthesize(
     request: CopyRequest, leader: Region, widths_bits: Sequence[int] = WIDTHS_BITS, *, ragged: bool = False
 ) -> VectorPartition | Decline:
-    """Return the partition ``[outer, threads, vec]`` of a copy between two memories, with the widest vector, or Decline.
+    """Return the partition ``[outer, threads, vec]`` with the widest vector. Return Decline if no vector fits.
 
     The order is that of descending strides of the leader, ``request.dst`` or ``request.src`` (else RequestError is raised).
     ``widths_bits`` are the allowed widths, widest first. If ``ragged``, the number of vectors need not be a multiple of the

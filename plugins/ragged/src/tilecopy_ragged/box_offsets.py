@@ -30,7 +30,7 @@ def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
 
 
 def why_not_memory(operand: str, buffer: Buffer) -> str | None:
-    """Return why a buffer's layout has strides along axes other than memory, or None."""
+    """Return a message if a buffer's layout has strides along axes other than memory, else None."""
     named = ", ".join(axis.name for axis in buffer.layout.axes if axis != m)
     if named:
         return f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
@@ -38,7 +38,7 @@ def why_not_memory(operand: str, buffer: Buffer) -> str | None:
 
 
 def why_unaligned(buffer: Buffer) -> str | None:
-    """Return why an access of one element of a buffer may be misaligned, or None."""
+    """Return a message if an access to one element of a buffer may be misaligned, else None."""
     needed = buffer.dtype.bytes
     if buffer.align_bytes % needed:
         return f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"

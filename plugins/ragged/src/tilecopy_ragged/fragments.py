@@ -1,4 +1,4 @@
-"""Copies of register fragments of any size: each thread loops over its registers and copies those inside the box."""
+"""Copies of register fragments of any size. Each thread loops over its registers and copies elements in the box."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
-    """Return why the operands cannot be copied element by element, or None."""
+    """Return why the operands cannot be copied element by element. Return None if they can."""
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:

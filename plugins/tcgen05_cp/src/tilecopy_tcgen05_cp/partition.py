@@ -309,7 +309,7 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
         (buffer.align_bytes % period == 0, f"it must be aligned to {period} bytes, got {buffer.align_bytes}"),
         (
             is_multiple(buffer.storage_offset * bits, period * 8),
-            f"its storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements",
+            f"its storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,

@@ -51,7 +51,7 @@ class RegisterMap:
 
 
 def map_registers(request: CopyRequest) -> RegisterMap | Decline:
-    """Return the lane and column of each register. Return Decline if ``tcgen05.ld`` and ``st`` cannot access them."""
+    """Return the lane and column of each register. Return Decline if a register breaks a rule of ``tcgen05.ld``."""
     fragment, tensor = fragment_and_memory(request)
     fragment_layout, tensor_layout = fragment.sliced_layout(), tensor.sliced_layout()
     for region, layout in ((fragment, fragment_layout), (tensor, tensor_layout)):

@@ -79,7 +79,7 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
     if mask is None:
         return None
     if isinstance(mask, int) and not 0 < mask < 1 << MAX_CLUSTER:
-        return f"option multicast must be a mask of CTAs from 1 to {(1 << MAX_CLUSTER) - 1}, got {mask}"
+        return f"option multicast must be a mask from 1 to {(1 << MAX_CLUSTER) - 1}, one bit per CTA, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
         return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1: use build(cluster=)"

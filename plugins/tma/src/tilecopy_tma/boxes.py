@@ -176,7 +176,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the name of the swizzle mode of a tensor map that equals a layout's swizzle, or None."""
+    """Return the name of a tensor map's swizzle mode that equals a layout's swizzle, or None if there is none."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -301,7 +301,7 @@ def why_misaligned(
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Return why an address, a stride, a start or a row does not have the alignment that the hardware needs, or None."""
+    """Return which address, stride, start or row is not aligned as the hardware needs. Return None if all are."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
     stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
@@ -385,7 +385,7 @@ def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
 
 
 def never_negative(region: Region) -> str | None:
-    """Return why a store may begin before the first element of a dimension, or None. The hardware does not support such stores."""
+    """Return a message if a store may begin before the first element of a dimension, else None. PTX forbids it."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:
