@@ -161,7 +161,7 @@ class ActiveThreads:
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Return why a scope may be active only in part, and along which axis. Otherwise return None."""
+        """Return why only some threads of a scope may be active, and along which axis. Otherwise return None."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:

@@ -79,7 +79,7 @@ class Bindings:
         if symbol in self.scalars:
             name, type = self.scalars[symbol]
             return pure_once(emitter, root, ("scalar", symbol), f"ld.param.{type}", type, Written(f"[param_{name}]"))
-        raise PtxError(f"the symbol {symbol.name} is used outside the loop or kernel that it belongs to")
+        raise PtxError(f"the symbol {symbol.name} must be used inside the loop or kernel that it belongs to")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
         """Return the registers that hold a local buffer's span: 64-bit ones for 64-bit elements, else 32-bit ones.

@@ -331,7 +331,7 @@ class Registry:
         self._warn_once((plugin, hook), f"variant {plugin.name} was skipped for a copy: {fault}")
 
     def advise(self, kind: str, advice: str, where: str = "") -> None:
-        """Warn of a likely mistake in a copy, once per kind of advice.
+        """Warn of a likely mistake in a copy, once per kind of mistake.
 
         If a warnings filter turns it into an error, every such copy raises it. ``where`` is its ``file:line``, by default that of
         the first caller outside this package.

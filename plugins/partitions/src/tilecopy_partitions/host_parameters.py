@@ -129,7 +129,7 @@ class HostBytes:
 
     def __attrs_post_init__(self) -> None:
         if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
-            raise PtxError(f"HostBytes: make must be a function of a module, got {short_repr(self.make)}")
+            raise PtxError(f"HostBytes: make must be a function that a module defines, got {short_repr(self.make)}")
         if not 1 <= self.size_bytes <= 4096:
             raise PtxError(f"HostBytes: size_bytes must be from 1 to 4096, got {short_repr(self.size_bytes)}")
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):

@@ -202,7 +202,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the orders of iters to try: with broadcasts last, then, if there are broadcasts, with broadcasts first."""
+    """Return the orders of iters to try. Broadcasts, if there are any, are last in the first order, then first."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]

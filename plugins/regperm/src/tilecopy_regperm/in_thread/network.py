@@ -53,7 +53,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return a network that computes each requested content. Networks are cached, because tiles of one shape need the same one."""
+    """Return a network that computes each requested content. Networks are cached, because equal tiles share one."""
     return _Maker().make(wanted)
 
 
