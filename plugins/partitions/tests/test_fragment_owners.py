@@ -13,6 +13,7 @@ import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
+from tilecopy_partitions import axis_index
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 
@@ -31,6 +32,12 @@ SCOPES = {
     "warpgroup": (128, [["laneid", "wid_in_wg"], ["tid_in_wg"]]),
     "cta": (256, [["laneid", "warpid"], ["laneid", "wid_in_wg", "wgid"], ["tid_in_wg", "wgid"], ["tx"]]),
 }
+
+
+@pytest.mark.parametrize("axis", [bx, cbx])
+def test_an_axis_of_ctas_does_not_count_threads(axis: Any) -> None:
+    with pytest.raises(tc.RequestError, match=mentions(axis)):
+        axis_index(axis, 0)
 
 
 @attrs.frozen

@@ -219,6 +219,7 @@ def test_fits_to_the_last_value(bits: int) -> None:
 def test_possible_bits_are_few() -> None:
     """What is not needed for a proof costs an exclusive or at run time."""
     narrow, even = of_atom(Symbol("a", 0, 20)), of_atom(Symbol("b", 0, 90, 6))
+    assert possible_bits(narrow) == 31
     assert possible_bits(narrow * 3) == 63
     assert possible_bits(narrow * 32 + 3) == 31 * 32 + 3
     assert possible_bits(even) == 126
