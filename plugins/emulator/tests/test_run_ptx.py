@@ -537,7 +537,7 @@ def test_a_read_only_array_may_not_be_written():
      ("mov.b32 %r1, {%h1, %h2, %h3};", ()), ("mov.u32 %r1, k;", ()), ("brkpt 1;", (0,)), ("lop3.b32 %r1, %r2, %r3, %r4, %r5;", ()),
      ("ld.relaxed.global.b32 %r1, [%d1];", ()), ("ld.gpu.global.b32 %r1, [%d1];", ()),
      ("st.release.global.b32 [%d1], %r1;", ()), ("st.volatile.relaxed.gpu.global.b32 [%d1], %r1;", ("volatile",)),
-     ("red.acquire.gpu.global.add.u32 [%d1], %r1;", ("acquire",)), ("red.acq_rel.gpu.global.add.u32 [%d1], %r1;", ("acquire",)),
+     ("red.acquire.gpu.global.add.u32 [%d1], %r1;", ("acquire",)), ("red.acq_rel.gpu.global.add.u32 [%d1], %r1;", ("acq_rel",)),
      ("cvta.to.moon.u64 %d1, %d2;", ("cvta",)), ("atom.global.nand.b32 %r1, [%d1], 3;", ("nand",)), ("bar.sync;", ("bar",)), ("bar.sync 0f3F800000;", ())],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_with_its_line(line, part):

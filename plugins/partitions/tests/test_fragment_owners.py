@@ -13,11 +13,11 @@ import tilecopy as tc
 from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import R, S, TileLayout, bx, cbx, laneid, warpid
-from tilecopy_partitions import axis_index
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.profiles import examples
 
 from tilecopy_core.layout import AXES
+from tilecopy_partitions import axis_index
 
 PLACES: dict[str, Callable[[Any], Any]] = {
     "laneid": lambda t: t % 32,

@@ -6,8 +6,9 @@ import operator
 
 import pytest
 import tilecopy as tc
-from tilecopy_partitions import HostBytes
 from tilecopy_test_helpers.mentions import mentions
+
+from tilecopy_partitions import HostBytes
 
 
 @pytest.mark.parametrize("align_bytes", [1, 2, 4, 8, 16, 32, 64, 128])
