@@ -375,3 +375,20 @@ def test_dimensions_in_halves_count_among_the_five_of_a_map() -> None:
     found = plan(box[:, :, :, :], array((4, 8, 8, 64))[0:2, 0:4, 0:4, 0:8]).partition
     assert len(found.map.sizes) == len(found.map.box) == 5
     assert found.instructions_per_thread * prod(found.map.box) == prod(box.shape)
+
+
+@pytest.mark.parametrize(("rows", "tensor_copies"), [(256, 1), (257, 257)])
+def test_a_dimension_of_a_box_has_up_to_256_elements(rows: int, tensor_copies: int) -> None:
+    a = tc.Buffer((512, 64), "float16", space="global", name="A")
+    tile = tc.Buffer((rows, 64), "float16", space="shared", name="tile")
+    mbar = tc.Buffer((1,), "uint64", space="shared", name="mbar")
+    plan = tc.plan(
+        tile[:, :],
+        a[:rows, :],
+        op="copy_async",
+        scope=tc.thread(),
+        target="sm_90a",
+        variant="tma",
+        mbar=mbar,
+    )
+    assert plan.partition.instructions_per_thread == tensor_copies

@@ -363,3 +363,9 @@ def test_a_dispatch_costs_no_more_for_what_cannot_be_meant() -> None:
     assert plan(found).variant == "v" and calls == []
     assert len(plan(found).declined) == 50
     assert plan(found).outcomes[0] is plan(found).outcomes[0], "found out once for requests of a kind"
+
+
+def test_two_letters_of_a_variants_name_are_enough_for_a_hint() -> None:
+    a, s = (tc.Buffer((32, 32), "float32", space=space, name=space) for space in ("global", "shared"))
+    with pytest.raises(tc.NoVariantError, match="gmem_smem.*bulk,.*gmem_smem"):
+        tc.plan(s[:, :], a[:, :], scope=tc.cta(128), target="sm_90a", variant="gm")
