@@ -78,7 +78,7 @@ def _why_not_one(request: CopyRequest) -> str | None:
     count = active.count()
     if count is None and active.cta_threads is not None:
         around = active.undecided or active.deciding[0][0]
-        return f"exactly one thread must reach the copy, but the enclosing condition '{around}' may be true in several; put the copy inside if_(thread_id() == 0)"
+        return f"exactly one thread must reach the copy, but the enclosing condition '{around}' may be true for several threads; put the copy inside if_(thread_id() == 0)"
     if count is not None and count != 1:
         return f"exactly one thread must reach the copy, but {count} do; put the copy inside if_(thread_id() == 0)"
     return None

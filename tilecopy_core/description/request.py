@@ -234,7 +234,7 @@ class Variant:
             )
 
     def why_unusable(self) -> str | None:
-        """Return which op, space or feature of the record this core does not know. Return None if it knows all."""
+        """Return a message about the first op, space or feature that this version of tilecopy_core does not support, else None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:

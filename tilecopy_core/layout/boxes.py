@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset from the piece that ends at index ``at`` to the next piece, or None if the two pieces differ."""
+        """Return the offset between the starts of the piece that ends at ``at`` and the next, or None if their layouts differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

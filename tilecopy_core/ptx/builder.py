@@ -79,14 +79,14 @@ class PtxBuilder(IndexEmitter):
         self.instr(opcode, address, vector, guard=mask)
 
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
-        """Set registers to repeated 32-bit words. A 64-bit register holds two words."""
+        """Fill registers with 32-bit words, repeated as needed. A 64-bit register holds two words."""
         repeated = cycle((words,) if isinstance(words, int) else words)
         for register in registers:
             taken = islice(repeated, register.bits // 32)
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
-        """Return 32-bit registers that hold ``bits`` bits of repeated words. Each word is loaded once."""
+        """Return 32-bit registers that hold words, repeated to fill ``bits`` bits. Each distinct word is loaded once."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 

@@ -49,7 +49,7 @@ class SlowPluginWarning(PluginWarning):
 
 
 class WrapperError(PluginError):
-    """Raised if a wrapper of hooks wrote instructions, or if it failed and ``TILECOPY_STRICT`` is set."""
+    """Raised if a hook wrapper wrote instructions, or if it failed and ``TILECOPY_STRICT`` is set."""
 
 
 @frozen(eq=False)

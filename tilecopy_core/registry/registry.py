@@ -378,9 +378,9 @@ def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None
     if missing := sorted(set(HOOKS) - set(hooks)):
         raise PluginError(f"it must implement {', '.join(missing)}")
     if DISPATCH in hooks:
-        raise PluginError(f"only the core implements {DISPATCH}; a plugin without a record may wrap it")
+        raise PluginError(f"only the core implements {DISPATCH}; a plugin without a variant record may wrap it")
     if wrapping:
-        raise PluginError(f"it has a record, so it must implement {', '.join(wrapping)} without wrapper=True")
+        raise PluginError(f"it has a variant record, so it must implement {', '.join(wrapping)} without wrapper=True")
 
 
 _of_this_process = functools.cache(Registry)

@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return the number of ``requests``, of ``sectors`` or ``wavefronts``, and the ``least`` number for these bytes."""
+    """Return the numbers of ``requests`` and of ``sectors`` (global) or ``wavefronts`` (shared), and ``least``, the fewest possible of them."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -182,7 +182,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """Return the thread axes of a fragment's buffer, including axes along which all its elements have the same index."""
+    """Return the thread axes of a fragment's buffer. Axes along which all elements have the same index are included."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 

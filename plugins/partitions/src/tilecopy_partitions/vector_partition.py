@@ -103,7 +103,7 @@ class Guard:
         return None
 
     def position(self, flat: Int) -> Int:
-        """Return the coordinate in the buffer of an element, given its index in the partition's order."""
+        """Return an element's coordinate in the buffer, given the element's index in the partition's order."""
         return add(self.start, self.coordinates.along(m, flat))
 
 

@@ -64,7 +64,7 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElemen
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
-    """Emit batches of loads and stores with guards in the last round, or one guarded access per register of a fragment."""
+    """Emit batches of loads and stores with bounds checks in the last round, or one guarded access per register of a fragment."""
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return

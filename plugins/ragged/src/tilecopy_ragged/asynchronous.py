@@ -39,5 +39,5 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Emit one ``cp.async`` per round, or a load and a store of 1 or 2 bytes, with guards in the last round."""
+    """Emit one ``cp.async`` per round, or a load and a store for 1 or 2 bytes. The last round has bounds checks."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

@@ -1,4 +1,4 @@
-"""Partitions in which the last round may be short. Element offsets come from a layout, or from coordinates if it has none."""
+"""Partitions in which the last round may be short. Element offsets come from the layout of the box, or from coordinates if it has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, 
 
 @frozen
 class Scattered(Side):
-    """A frozen record of an operand with a box that has no layout. Element offsets are computed from coordinates."""
+    """A frozen record of an operand whose box has no layout. Element offsets are computed from coordinates."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
         """Return the offset, before the swizzle, of a thread's element in one round."""

@@ -1,4 +1,4 @@
-"""The variant reg of copy: between register fragments and shared or global memory, in both directions.
+"""The variant reg of copy. It copies between register fragments and shared or global memory, in both directions.
 
 The partition is induced: the register layout's thread axes say who owns what. They are dropped from the iteration,
 each thread is left with its private elements, and those are moved in vectors as wide as the registers and the other

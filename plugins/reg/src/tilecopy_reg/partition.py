@@ -100,7 +100,7 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: ``(thread, register element)`` or an offset, None for a fill."""
+        """Return ``(destination, source)`` per element. A register is ``(thread, register element)``. Memory is an offset. A fill is None."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer

@@ -1,4 +1,4 @@
-"""The variant regperm of copy: between register fragments if every element stays in its thread.
+"""The variant regperm of copy. It copies between register fragments if every element stays in its thread.
 
 Both layouts say which thread holds what, and where among its registers. A copy between them is a permutation of the
 bytes of each thread's registers, the same in all of them: ``prmt.b32`` and ``mov``, and no memory.

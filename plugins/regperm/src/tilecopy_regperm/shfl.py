@@ -1,4 +1,4 @@
-"""The variant regperm_shfl of copy: between register fragments if every element stays in its warp.
+"""The variant regperm_shfl of copy. It copies between register fragments if every element stays in its warp.
 
 It takes the copies that regperm declines because elements change lanes. ``shfl.sync`` fetches words of other lanes, and ``prmt`` and
 ``selp`` combine them. A copy that permutes the bits of (lane, register, byte) needs half a shuffle per register and exchanged bit. Any

@@ -1,4 +1,4 @@
-"""A simulation of a partition that computes every byte of every lane after each step.
+"""A simulator of partitions. It computes every byte of every lane after each step.
 
 A word is an array ``[lane, byte]`` of the bytes that it holds, each as the number ``lane * LANE + byte of its registers``.
 """

@@ -39,11 +39,11 @@ class Rearrangement:
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' strides in the source, in the source's order. ``strides``: the source's."""
+        """Return the source strides of the split dimensions, in the source's order. ``strides`` are the source array's."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' strides in the destination, in the source's order. ``strides``: the destination's."""
+        """Return the destination strides of the split dimensions, in the source's order. ``strides`` are the destination array's."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 

@@ -1,4 +1,4 @@
-"""The variants tcgen05_ld and tcgen05_st of copy: between tensor memory and register fragments, by whole warps.
+"""The variants tcgen05_ld and tcgen05_st of copy. They copy between tensor memory and register fragments, by whole warps.
 
 Both layouts say which register of which thread holds which lane and column. An instruction has one of five shapes, and
 each is repeated over as many columns as the fragment has of it: that is found in the layouts, not asked of the caller.

@@ -77,9 +77,9 @@ class TransferPartition:
         return f"{counted}{', 16 bits of each column' if self.halves else ''}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Return ``(destination, source)`` per element: ``(thread, element)`` and ``(lane, element)``, or reversed.
+        """Return ``(destination, source)`` per element. Registers are ``(thread, element)``, and tensor memory is ``(lane, element)``.
 
-        Where a register's thread finds it is what the PTX ISA draws for the shape (9.7.16.2.3).
+        The PTX ISA shows, for each shape, where each thread's registers are in tensor memory (9.7.16.2.3).
         """
         fragment, tensor = fragment_and_memory(request)
         per, scale = 32 // fragment.buffer.dtype.bits, 2 if self.halves else 1

@@ -284,7 +284,7 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Compare results on the GPU with the oracle's. Return the number of copies, or 0 if the GPU runs no target."""
+    """Compare results on the GPU with the oracle's. Return the number of copies compared, or 0 if the GPU supports no target."""
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]

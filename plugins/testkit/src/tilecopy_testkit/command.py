@@ -168,5 +168,5 @@ def audit_declines(variant: str, requests: int) -> Result:
     """List copies that a variant declines and another variant accepts, grouped by reason."""
     declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
-    text = "\n".join(map(str, declines)) or f"{variant} declines no copy that another variant accepts"
+    text = "\n".join(map(str, declines)) or f"found no copy that {variant} declines and another variant accepts"
     return Result(data, lambda: f"{text}\n")

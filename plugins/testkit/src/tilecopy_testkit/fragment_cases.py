@@ -134,7 +134,7 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """The parts of a random copy between fragments of mma.sync and memory, in rows or columns of 16 bytes."""
+    """The operands, dtype and scope of a random copy between mma.sync fragments and memory. Most draws allow 16-byte accesses."""
 
     def __init__(self, draw: Draw, case_space: CaseSpace) -> None:
         self.draw = draw

@@ -1,4 +1,4 @@
-"""Hook wrappers that record the hooks' side effects and numbers of function calls."""
+"""Hook wrappers that record each hook's side effects and count the function calls that it makes."""
 
 from __future__ import annotations
 

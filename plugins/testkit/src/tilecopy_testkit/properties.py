@@ -328,7 +328,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel | None = None) -> bool:
-    """Check that the emulator's results equal the oracle's and that elements move once. Return False if declined."""
+    """Check that the emulator's results equal the oracle's and that elements move once. Return False if the variant declines the copy."""
     kernel = kernel or build_kernel(subject, case)
     if kernel is None:
         return False

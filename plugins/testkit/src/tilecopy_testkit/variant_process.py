@@ -119,7 +119,7 @@ def _reply(folder: Path, path: list[str], question: bytes) -> Any:
 
 
 def main() -> None:
-    """Write a line of JSON for each question on standard input: the answers, or an error message."""
+    """Read questions from standard input. Write one line of JSON for each: the answers, or an error message."""
     warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)  # this process starts no threads
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what plugins print is not a reply

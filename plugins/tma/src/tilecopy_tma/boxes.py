@@ -375,7 +375,7 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Return why a dimension with more elements than a box cannot be divided into equal boxes."""
+    """Return why a dimension of more than ``MOST_BOX`` elements cannot be divided into equal boxes."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (

@@ -14,12 +14,12 @@ _BITS = "b16 b32 b64"
 
 
 def view(raw: Any, type: str) -> Any:
-    """Return bits viewed as integers of a type."""
+    """Return unsigned integers as integers of a type with the same bits."""
     return raw.view(f"{'i' if type[0] == 's' else 'u'}{int(type[1:]) // 8}")
 
 
 def bits(values: Any) -> Any:
-    """Return integers viewed as bits."""
+    """Return integers as unsigned integers with the same bits."""
     return values.view(f"u{values.dtype.itemsize}") if values.dtype.kind == "i" else values
 
 

@@ -192,7 +192,7 @@ class Engines:
         return False
 
     def leaving(self, ending: Any) -> set[int]:
-        """Check that exiting lanes waited for their copies, and that no copy uses an exiting CTA. Return these CTAs."""
+        """Check that exiting lanes waited for their copies, and that no copy uses an exiting CTA. Return the exiting CTAs."""
         machine = self.machine
         gone = np.isin(np.arange(machine.units), ending)
         for batch in self.copies:

@@ -316,7 +316,7 @@ class GlobalAccesses(ShadowedMemory):
         for array, chosen, offsets in self.locate(lanes, addresses, access.bytes):
             if not array.writable or array.space != "global":
                 kind = "in state space ." + array.space if array.space != "global" else "a read-only array"
-                machine.hazard("read-only", f"{array.name} is written, but it is {kind}", lanes)
+                machine.hazard("read-only", f"{array.name} must be writable, but it is {kind}", lanes)
             part = raw[chosen] if chosen is not None else raw
             try:
                 self.check_write(array, lanes, offsets, access.bytes, access.strength, chosen, raw=part)
@@ -344,7 +344,7 @@ class GlobalAccesses(ShadowedMemory):
         old, size = np.empty(addresses.shape, access.dtype), access.bytes
         for array, chosen, offsets in self.locate(lanes, addresses, size):
             if not array.writable or array.space != "global":
-                machine.hazard("read-only", f"{array.name} is written, but it is read-only", lanes)
+                machine.hazard("read-only", f"{array.name} must be writable, but it is read-only", lanes)
             self.check_write(array, lanes, offsets, size, access.strength, chosen, modifies=True)
             rows, columns = np.nonzero(np.ones(addresses.shape, bool) if chosen is None else chosen)
             of = rows[:, None], columns[:, None]

@@ -138,7 +138,7 @@ class SharedMemory(ShadowedMemory):
                         "have started (a cluster barrier is missing)", lanes, position,
                     )  # fmt: skip
             if not len(machine.living(owner)):
-                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed after this CTA exited"
+                what = f"shared memory of CTA {owner % machine.cluster_size} of the cluster is accessed after that CTA exited (a cluster barrier is missing)"
                 machine.hazard("lifetime", what, lanes, position)
             by[lane] = (machine.launch.time.now, machine.at)
 

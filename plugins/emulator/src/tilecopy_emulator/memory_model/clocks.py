@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane whose clock has at least a given time in a column of a CTA (1-D arrays of one length)."""
+        """Return True for each lane whose clock has at least a given time in a column of a CTA (1-D arrays of the same length)."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:

@@ -180,7 +180,7 @@ class ShadowMemory:
         return new
 
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
-        """Check and record reads of cells. ``cells`` and ``stamps`` are 1-D arrays of one length.
+        """Check and record reads of cells. ``cells`` and ``stamps`` are 1-D arrays of the same length.
 
         Raises:
             Conflict: it races with an earlier write.

@@ -356,7 +356,7 @@ def check_written_global(
 ) -> tuple[GlobalArray, Any, Any]:
     """Check the global bytes that a copy engine writes. Return the ``array_write`` of the :class:`Operation`."""
     if not array.writable or array.space != "global":
-        machine.hazard("read-only", f"{array.name} is written, but it is read-only", one)
+        machine.hazard("read-only", f"{array.name} must be writable, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
     before = [shadow.writer[cells] for cells, _ in cells_by_piece]
     for number, (cells, _) in enumerate(cells_by_piece if reduces else ()):

@@ -105,7 +105,7 @@ def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
 
 
 def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of C and D. A thread has runs of two adjacent elements of a row."""
+    """Return the fragment of C and D. Each thread holds pairs of adjacent elements of a row."""
     return _fragment(rows, columns, type, warps, 2)
 
 

@@ -342,7 +342,7 @@ def _replace(instruction: Instruction, program: Program) -> Step:
         where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
         raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
         bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
-        what = f"the {MAP_BYTES} bytes at the address must be a tensor map of the emulator or zeros"
+        what = f"the {MAP_BYTES} bytes at the address must be all zeros or a tensor map that the emulator encoded"
         machine.hazard_where(machine.rows(bad, lanes).any(axis=1), "descriptor", what, lanes)
         field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
         raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()

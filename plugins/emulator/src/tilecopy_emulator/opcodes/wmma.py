@@ -60,7 +60,7 @@ class _Fragment:
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return each slot's memory offset per lane, in elements. ``stride`` has shape ``(32, clusters)``."""
+        """Return the memory offsets of the slots in elements, shape (slots, 32, copies). ``stride`` has shape (32, copies)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)

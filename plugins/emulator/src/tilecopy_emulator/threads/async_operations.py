@@ -98,7 +98,7 @@ class Operation:
 
     @property
     def actor(self) -> int:
-        """The actor number of the operation in the stamps of shadow memory."""
+        """The number that identifies this operation in shadow-memory stamps."""
         return FLIGHT_ACTOR + self.number
 
     def pending(self, cell: int = -1) -> Pending:

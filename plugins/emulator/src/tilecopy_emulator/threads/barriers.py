@@ -236,7 +236,7 @@ class Barriers:
             raise launch.first_error
 
     def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
-        """Return arguments for :meth:`Hazard.behind`. Return None unless a divergent barrier separated two threads."""
+        """Return the arguments of :meth:`Hazard.behind` if a divergent barrier separated the two threads, else None."""
         first = self.machine.first * self.machine.threads
         places = self.mixed.get((mine - first) // self.machine.threads, {})
         mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)

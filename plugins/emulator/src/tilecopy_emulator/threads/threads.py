@@ -245,7 +245,7 @@ class Threads:
             self.settled = self.stale = True
 
     def park(self, lanes: Lanes, status: int, *, again: bool = False) -> None:
-        """Suspend lanes. They continue after the current instruction, or execute it again if ``again``."""
+        """Suspend lanes. They resume at the next instruction, or at the current one if ``again`` is true."""
         self.settle()
         lanes = self.index(lanes)
         self.status[lanes] = status

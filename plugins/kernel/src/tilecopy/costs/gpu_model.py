@@ -77,7 +77,7 @@ class GpuModel:
         return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
     def limits(self, counts: CopyCounts) -> dict[str, float]:
-        """Return a dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of a copy with this limit alone."""
+        """Return a dict from each limit, such as ``dram`` or ``lanes``, to an SM's cycles per copy if only this limit applies."""
         direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
         path = self.paths.get((counts.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes

@@ -239,7 +239,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads an array's address and what a launch depends on. Return None if it would be slow."""
+    """Return a function that evaluates ``facts`` and ``address`` of :func:`reads_of` for an array. Return None for an unknown type."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None

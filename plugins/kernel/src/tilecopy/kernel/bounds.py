@@ -77,7 +77,7 @@ def normalize(fact: Int) -> Int:
 
 
 def derive(fact: Int) -> Facts:
-    """Return a fact, and the facts about the dividends of its quotients: ``e // d >= q`` is equivalent to ``e >= q * d``."""
+    """Return a fact, then facts with dividends in place of its quotients. For example, ``e // d >= q`` gives ``e >= q * d``."""
     fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":

@@ -112,7 +112,7 @@ class Recorder:
                 continue
             if symbol.varies == "grid":
                 raise RequestError(f"{what}: the integer {symbol.name} does not belong to kernel {self.name}")
-            raise RequestError(f"{what}: the integer {symbol.name} must be used inside its loop and kernel")
+            raise RequestError(f"{what}: the integer {symbol.name} is valid only in the loop and kernel that define it")
 
     def _check_region(
         self, region: Region, what: str = "region", *, written: bool = False, overhang: bool = False

@@ -65,7 +65,7 @@ class Gather:
         return sum(fetch.lanes != OWN for fetch in self.fetches)
 
     def summary(self) -> str:
-        """Return the numbers of instructions as a phrase. Those for lane indices and selectors are not counted."""
+        """Return the instruction counts as a phrase. Instructions that compute lane indices and selectors are not counted."""
         merges = sum(selector != IDENTITY for word in self.words for selector in word.selectors)
         return f"{self.shuffles} shfl, {merges} prmt"
 

@@ -175,10 +175,10 @@ def jax_memory(array: Any) -> SimpleNamespace:
 
 
 class Jax(Framework):
-    """The framework JAX. Its arrays are immutable, so relayout writes the result before it returns the array."""
+    """The framework JAX. JAX arrays are immutable, so relayout waits until the result is written before it returns it."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Wait until the array is computed. Return a NumPy array for host memory, else an object with its memory."""
+        """Wait until the array is computed. Return a NumPy array if it is in host memory, else an object with a CUDA array interface."""
         import jax
 
         if isinstance(array, jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""Kernels of relayouts. A CTA moves its box by a few tile copies, for example through shared memory.
+"""Functions that build relayout kernels. Each CTA moves its box with a few tile copies, for example through shared memory.
 
 Elements of 1 and 2 bytes go through shared memory as words, and are permuted in the registers of their thread.
 """

@@ -38,7 +38,7 @@ class RelayoutSpec:
 
     @property
     def sides(self) -> tuple[StridedMemory, StridedMemory]:
-        """The memory of the source and of the destination, relative to their first elements."""
+        """The strided memory of the source and of the destination. Each starts at address 0."""
         size = self.elem_bytes
         source, result = (tuple(step * size for step in steps) for steps in (self.src, self.dst))
         return StridedMemory(0, self.extents, source, size), StridedMemory(0, self.extents, result, size)
