@@ -303,7 +303,7 @@ fault(
         "+   add.u32 %r2, %r2, %taddr;\n",
         ld="    tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r4, %r5, %r6, %r7}, [%r2];    // FAULT: window\n",
     ),
-    words=("lane 32",),
+    words=("warp 0", "32"),
     **TENSOR,
 )
 fault(
