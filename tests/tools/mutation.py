@@ -46,7 +46,7 @@ HANG_FACTOR, HANG_CPU_SECONDS, HANG_SECONDS = 20, 10, 300
 ended after so many times what its tests take, and the last figure beside it."""
 
 
-OPTIONS = "-q -p drawn_faults -p _hypothesis_pytestplugin -p tilecopy_test_helpers.plugin -p no:cacheprovider --tb=no -r N".split()
+OPTIONS = "-q -p drawn_faults -p _hypothesis_pytestplugin -p tilecopy_test_helpers.plugin -p no:cacheprovider --assert=plain --tb=no -r N".split()
 
 
 class Fault(NamedTuple):
