@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tilecopy.executors import executors
 from tilecopy_test_helpers.forked_programs import run_program
+from tilecopy_test_helpers.many_variants import MODULE
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.metadata_folders import GROUP
 
@@ -87,27 +88,12 @@ def install(
     (info / "entry_points.txt").write_text(f"[tilecopy.{group}]\n{name} = plug_{name}\n")
 
 
-GOOD = """
-    from tilecopy import Accept, Variant, hookimpl
-    variant = Variant({name!r}, "copy", 99, "a test", (("global", "shared"),))
-    @hookimpl
-    def tilecopy_predicate(request):
-        return Accept()
-    @hookimpl
-    def tilecopy_partition(request):
-        return 1
-    @hookimpl
-    def tilecopy_emit(request, partition, ptx):
-        ptx.instr("bar.warp.sync", 0xFFFFFFFF)
-"""
-
-
 PLAN = """
     import tilecopy as tc
     a = tc.Buffer((32, 32), "float32", space="global", name="A")
     s = tc.Buffer((32, 32), "float32", space="shared", name="s")
-    found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90")
-    print(found.variant, *(f"{name}: {reason}" for name, reason in found.declined.items()), sep="\\n")
+    plan = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_90")
+    print(plan.variant, *(f"{name}: {reason}" for name, reason in plan.declined.items()), sep="\\n")
 """
 
 
@@ -122,11 +108,11 @@ def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
     install(tmp_path, "exits", "import sys; sys.exit(3)")
     install(tmp_path, "broken", "import acme_runtime_that_is_not_there")
     install(tmp_path, "syntax", "def (:")
-    install(tmp_path, "high", GOOD.format(name="high").replace("99", "'high'"))
+    install(tmp_path, "high", MODULE.format(name="high", priority="'high'"))
     install(tmp_path, "gmem_smem", "raise AssertionError('imported')", package="acme-impostor")
-    install(tmp_path, "newer", GOOD.format(name="newer"), requires="tilecopy-core (>=99,<100)")
-    install(tmp_path, "old", GOOD.format(name="old"), group="variants.v0")
-    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks").replace("99", "-5")))
+    install(tmp_path, "newer", MODULE.format(name="newer", priority=99), requires="tilecopy-core (>=99,<100)")
+    install(tmp_path, "old", MODULE.format(name="old", priority=99), group="variants.v0")
+    install(tmp_path, "talks", 'print("hello")\n' + MODULE.format(name="talks", priority=-5))
     done = python(tmp_path, PLAN)
     chosen, *declined = done.stdout.splitlines()
     assert (done.returncode, chosen) == (0, "gmem_smem"), done.stderr
@@ -148,17 +134,17 @@ def test_bad_packages_do_not_cost_the_good_ones(tmp_path: Path) -> None:
 
 
 def test_what_a_plugin_prints_at_import_is_no_json(tmp_path: Path) -> None:
-    install(tmp_path, "talks", 'print("hello")\n' + textwrap.dedent(GOOD.format(name="talks")))
+    install(tmp_path, "talks", 'print("hello")\n' + MODULE.format(name="talks", priority=99))
     done = python(tmp_path, 'from tilecopy_cli.builtin_commands import tilecopy; tilecopy(["variants", "--json"])')
     assert '"talks"' in done.stdout and "hello" not in done.stdout and "hello" in done.stderr
 
 
 def test_damaged_metadata_is_passed_over(tmp_path: Path) -> None:
-    install(tmp_path, "torn", GOOD.format(name="torn"))
+    install(tmp_path, "torn", MODULE.format(name="torn", priority=99))
     (tmp_path / "acme_torn-2.5.dist-info" / "entry_points.txt").write_text("[tilecopy.variants.v1]\ntorn\n")
-    install(tmp_path, "binary", GOOD.format(name="binary"))
+    install(tmp_path, "binary", MODULE.format(name="binary", priority=99))
     (tmp_path / "acme_binary-2.5.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe[tilecopy]")
-    install(tmp_path, "nameless", GOOD.format(name="nameless"))
+    install(tmp_path, "nameless", MODULE.format(name="nameless", priority=99))
     (tmp_path / "acme_nameless-2.5.dist-info" / "METADATA").unlink()
     done = python(tmp_path, PLAN)
     assert done.stdout.splitlines()[0] == "nameless", done.stderr
