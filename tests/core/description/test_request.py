@@ -32,10 +32,10 @@ def reached(value: Any, path: str, seen: dict[int, Any]) -> dict[str, Any]:
         with contextlib.suppress(Exception):
             if not name.startswith("__") and path.count(".") < 7:
                 parts[f"{path}.{name}"] = getattr(value, name)
-    found = {path: value}
+    values_by_path = {path: value}
     for where, part in parts.items():
-        found |= reached(part, where, seen)
-    return found
+        values_by_path |= reached(part, where, seen)
+    return values_by_path
 
 
 def test_a_hook_cannot_change_the_request() -> None:

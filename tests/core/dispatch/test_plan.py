@@ -27,8 +27,8 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
         "z": variant("z", priority=20),
         "no": variant("no", priority=99, verdict=tc.Decline("not mine")),
     }
-    found = registry(*(source(name, plugin) for name, plugin in plugins.items()))
-    chosen = plan(found)
+    installed = registry(*(source(name, plugin) for name, plugin in plugins.items()))
+    chosen = plan(installed)
     assert chosen.variant == "z"
     assert list(chosen.declined) == ["no", "a", "b"]
     assert chosen.declined["no"] == "not mine" and "accepts, but its priority 10" in chosen.declined["a"]
@@ -37,50 +37,51 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
     k = tc.KernelBuilder("k", threads=32)
     a, s = k.param("A", (32, 32), "float32"), k.shared((32, 32), "float32")
     k.warp.copy(s[:, :], a[:, :])
-    assert "emitted by z" in k.build(target="sm_90a", grid=1, registry=found).ptx
+    assert "emitted by z" in k.build(target="sm_90a", grid=1, registry=installed).ptx
     assert plan(registry(source("b", variant("b")), source("a", variant("a")))).variant == "a"
 
 
 def test_requests_of_one_registry_are_told_apart() -> None:
     """What is found out of the records is kept, for the target and the variant that were asked for."""
-    found = registry(source("new", variant("new", priority=20, features=("sm_90",))), source("old", variant("old")))
+    installed = registry(source("new", variant("new", priority=20, features=("sm_90",))), source("old", variant("old")))
     for _ in range(2):
-        assert plan(found).variant == "new"
-        assert plan(found, target="sm_80").variant == "old"
-        assert plan(found, variant="old").variant == "old"
+        assert plan(installed).variant == "new"
+        assert plan(installed, target="sm_80").variant == "old"
+        assert plan(installed, variant="old").variant == "old"
 
 
 def test_a_plugin_that_is_removed_during_a_dispatch_is_the_one_that_is_named() -> None:
     """TILECOPY_ONLY then names what is not there, which is not the fault of the variant that is asked next."""
-    found = registry(
+    installed = registry(
         source(
-            "first", variant("first", priority=30, verdict=lambda _: found.unregister("gone") or tc.Decline("not mine"))
+            "first",
+            variant("first", priority=30, verdict=lambda _: installed.unregister("gone") or tc.Decline("not mine")),
         ),
         source("innocent", variant("innocent", priority=20)),
         source("gone", variant("gone", priority=10)),
         TILECOPY_ONLY="first,innocent,gone",
     )
     with pytest.raises(tc.PluginError, match=mentions("TILECOPY_ONLY", "gone")) as caught:
-        plan(found)
+        plan(installed)
     assert "innocent" not in str(caught.value).replace("first,innocent,gone", "")
 
 
 def test_a_dispatch_goes_on_without_a_plugin_that_is_removed() -> None:
-    found = registry(
+    installed = registry(
         source(
             "first",
-            variant("first", priority=30, verdict=lambda _: found.unregister("first") or tc.Decline("not mine")),
+            variant("first", priority=30, verdict=lambda _: installed.unregister("first") or tc.Decline("not mine")),
         ),
         source("innocent", variant("innocent", priority=20)),
     )
-    assert plan(found).variant == "innocent" and plan(found).variant == "innocent"
+    assert plan(installed).variant == "innocent" and plan(installed).variant == "innocent"
 
 
 def test_a_variant_may_still_decline_in_partition() -> None:
-    found = registry(
+    installed = registry(
         source("first", variant("first", priority=20, partition=tc.Decline("too odd"))), source("next", variant("next"))
     )
-    chosen = plan(found)
+    chosen = plan(installed)
     assert chosen.variant == "next" and chosen.declined["first"] == "too odd"
 
 
@@ -90,15 +91,15 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
         {"verdict": ZeroDivisionError("oops")} if hook == "predicate" else {"partition": ZeroDivisionError("oops")}
     )
     sources = (source("bad", variant("bad", priority=20, **answers)), source("good", variant("good")))
-    found = registry(*sources)
+    installed = registry(*sources)
     with pytest.warns(PluginWarning, match=mentions("bad", "acme-bad", "1.0")):
-        chosen = plan(found)
+        chosen = plan(installed)
     assert chosen.variant == "good"
     assert chosen.declined["bad"] == (
         f"acme-bad 1.0 is faulty: tilecopy_{hook} raised ZeroDivisionError: oops; "
         "TILECOPY_DISABLE=bad disables it, pip uninstall acme-bad removes it"
     )
-    assert plan(found).variant == "good"  # said once
+    assert plan(installed).variant == "good"  # said once
     with pytest.raises(tc.PluginError, match="oops"):
         plan(registry(*sources), variant="bad")
     with pytest.raises(tc.PluginError, match="oops"):
@@ -106,9 +107,9 @@ def test_an_exception_in_a_hook_declines_that_request_alone(hook: str) -> None:
 
 
 def test_a_partition_of_none_is_a_fault() -> None:
-    found = registry(source("a", variant("a", priority=20, partition=None)), source("b", variant("b")))
+    installed = registry(source("a", variant("a", priority=20, partition=None)), source("b", variant("b")))
     with pytest.warns(PluginWarning, match=mentions("acme-a", "1.0", "tilecopy_partition")):
-        assert plan(found).variant == "b"
+        assert plan(installed).variant == "b"
 
 
 def test_an_exception_in_emit_names_the_variant() -> None:
@@ -147,11 +148,11 @@ def test_dispatch_writes_no_ptx() -> None:
 
 @pytest.mark.parametrize("hook", ["verdict", "partition"])
 def test_a_hook_that_ends_the_process_is_a_fault(hook: str) -> None:
-    found = registry(
+    installed = registry(
         source("bad", variant("bad", priority=20, **{hook: SystemExit(0)})), source("good", variant("good"))
     )
     with pytest.warns(PluginWarning, match="SystemExit"):
-        assert plan(found).variant == "good"
+        assert plan(installed).variant == "good"
 
 
 def test_errors_of_emit_keep_their_class_and_name_the_variant() -> None:
@@ -228,13 +229,13 @@ def test_a_tie_is_explained() -> None:
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), LibraryError("x")])
 @pytest.mark.parametrize("hook", ["verdict", "partition", "emit"])
 def test_whatever_a_hook_raises_is_its_variants_fault(hook: str, error: BaseException) -> None:
-    found = registry(source("bad", variant("bad", priority=20, **{hook: error})), source("good", variant("good")))
+    installed = registry(source("bad", variant("bad", priority=20, **{hook: error})), source("good", variant("good")))
     if hook == "emit":
         with pytest.raises(tc.PluginError, match=mentions("bad", type(error).__name__)):
-            build(found)
+            build(installed)
     else:
         with pytest.warns(PluginWarning, match=f"bad.*{type(error).__name__}"):
-            assert plan(found).variant == "good"
+            assert plan(installed).variant == "good"
 
 
 def test_an_interrupt_goes_through() -> None:
@@ -280,24 +281,24 @@ def test_the_core_enforces_what_a_record_declares() -> None:
 
 
 def test_a_plan_without_a_kernel_may_leave_out_what_only_a_kernel_has() -> None:
-    found = registry(source("v", variant("v", options=(BAR,))))
-    assert plan(found).variant == "v"
-    assert plan(found, bar=None).variant == "v", "None is the same as nothing"
+    installed = registry(source("v", variant("v", options=(BAR,))))
+    assert plan(installed).variant == "v"
+    assert plan(installed, bar=None).variant == "v", "None is the same as nothing"
     with pytest.raises(tc.RequestError, match=mentions("bar")):
-        plan(found).emit(SimpleNamespace(comment=print), found)  # type: ignore[arg-type]
-    assert plan(found, bar=3, active=IN_A_KERNEL).variant == "v"
+        plan(installed).emit(SimpleNamespace(comment=print), installed)  # type: ignore[arg-type]
+    assert plan(installed, bar=3, active=IN_A_KERNEL).variant == "v"
 
 
 def test_an_option_given_to_the_wrong_variant_is_never_dropped() -> None:
-    found = registry(
+    installed = registry(
         source("plain", variant("plain", priority=1)),
         source("v", variant("v", options=(BAR, Option("tx", int, "bytes")))),
     )
     with pytest.raises(tc.NoVariantError) as caught:
-        plan(found, tx=1, active=IN_A_KERNEL)
+        plan(installed, tx=1, active=IN_A_KERNEL)
     assert mentions("bar").search(caught.value.declined["v"])
     assert mentions("tx").search(caught.value.declined["plain"])
-    fallen = plan(found, active=IN_A_KERNEL)
+    fallen = plan(installed, active=IN_A_KERNEL)
     assert fallen.variant == "plain" and "chosen: plain (priority 1). Package" in fallen.explain()
     assert (
         "not: v (option bar is required in a kernel but was not given; it must be the number of a barrier)"
@@ -321,19 +322,19 @@ def test_what_completes_a_copy_is_data() -> None:
 @pytest.mark.parametrize("parameter", ["dst", "src", "op", "scope", "target", "variant", "active"])
 @pytest.mark.parametrize("value", ODD, ids=repr)
 def test_plan_refuses_odd_values_in_words(parameter: str, value: Any) -> None:
-    found = registry(source("v", variant("v")))
+    installed = registry(source("v", variant("v")))
     if value is None and parameter in ("variant", "active"):
-        assert plan(found, **{parameter: value}).variant == "v"
+        assert plan(installed, **{parameter: value}).variant == "v"
         return
     with pytest.raises(tc.TilecopyError):
-        plan(found, **{parameter: value})
+        plan(installed, **{parameter: value})
 
 
 def test_a_plan_is_data() -> None:
-    found = registry(source("v", variant("v", options=(BAR,))), source("w", variant("w", priority=1)))
+    installed = registry(source("v", variant("v", options=(BAR,))), source("w", variant("w", priority=1)))
     real = plan(tc.default_registry())
     assert pickle.loads(pickle.dumps(real)).explain() == real.explain()
-    chosen = plan(found, bar=3)
+    chosen = plan(installed, bar=3)
     for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
         assert again.explain() == chosen.explain() and again.declined == chosen.declined
         assert again.request.options["bar"] == 3
@@ -347,7 +348,7 @@ def test_a_plan_is_data() -> None:
             def instr(self, opcode: str, *operands: object) -> None:
                 pass
 
-        again.emit(Ptx(), found)  # type: ignore[arg-type]
+        again.emit(Ptx(), installed)  # type: ignore[arg-type]
         assert "emitted by v" in Ptx.lines
         with pytest.raises(tc.PluginError, match=mentions("v", "acme-v", "1.0")):
             again.emit(Ptx(), registry())  # type: ignore[arg-type]
@@ -359,10 +360,10 @@ def test_a_dispatch_costs_no_more_for_what_cannot_be_meant() -> None:
         source(f"o{i}", variant(f"o{i}", spaces=(("shared", "tmem"),), verdict=lambda r: calls.append("o")))
         for i in range(50)
     ]
-    found = registry(source("v", variant("v")), *others)
-    assert plan(found).variant == "v" and calls == []
-    assert len(plan(found).declined) == 50
-    assert plan(found).outcomes[0] is plan(found).outcomes[0], "found out once for requests of a kind"
+    installed = registry(source("v", variant("v")), *others)
+    assert plan(installed).variant == "v" and calls == []
+    assert len(plan(installed).declined) == 50
+    assert plan(installed).outcomes[0] is plan(installed).outcomes[0], "installed out once for requests of a kind"
 
 
 def test_two_letters_of_a_variants_name_are_enough_for_a_hint() -> None:

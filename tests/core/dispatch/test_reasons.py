@@ -34,15 +34,15 @@ def test_without_the_table_of_variants_an_error_says_who_has_it(monkeypatch: pyt
     with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem")):
         plan(registry())
     monkeypatch.setattr("tilecopy_core.dispatch.reasons.known_variants", dict)
-    told = ("plugins/partitions",)
-    for found, demanded, first in (
+    install_commands = ("plugins/partitions",)
+    for installed, demanded, first in (
         (registry(), None, ()),
         (registry(), "tma", ("tma",)),
         (one, None, ("shy", "today")),
         (one, "ldgst", ("ldgst", "shy")),
     ):
-        with pytest.raises(tc.NoVariantError, match=mentions(*first, *told)):
-            plan(found, variant=demanded)
+        with pytest.raises(tc.NoVariantError, match=mentions(*first, *install_commands)):
+            plan(installed, variant=demanded)
     with pytest.raises(tc.NoVariantError) as declined:
         plan(one, variant="shy")
     assert "install" not in str(declined.value), "the variant that was asked for is here"

@@ -56,11 +56,11 @@ def test_a_wrapper_sees_every_call() -> None:
         seen.append("partition")
         return (yield)
 
-    found = registry(source("a", variant("a")), source("b", variant("b")))
-    found.register(
+    installed = registry(source("a", variant("a")), source("b", variant("b")))
+    installed.register(
         SimpleNamespace(tilecopy_predicate=tilecopy_predicate, tilecopy_partition=tilecopy_partition), name="trace"
     )
-    plan(found)
+    plan(installed)
     assert seen == ["predicate", "predicate", "partition"]
 
 
@@ -74,11 +74,11 @@ def test_a_misspelt_hook_is_told_with_the_one_that_is_meant() -> None:
         def tilecopy_later(self) -> None:
             """One of a later version."""
 
-    found = registry(source("good", variant("good")))
-    found.register(Misspelt(), name="mine")
+    installed = registry(source("good", variant("good")))
+    installed.register(Misspelt(), name="mine")
     reason = ("tilecopy_partitions", "tilecopy_partition")
     with pytest.warns(PluginWarning, match=mentions(*reason)):
-        assert plan(found).variant == "good"
+        assert plan(installed).variant == "good"
 
 
 def test_messages_about_plugins_have_no_ids_of_objects() -> None:
@@ -92,11 +92,11 @@ def test_messages_about_plugins_have_no_ids_of_objects() -> None:
 
     texts = []
     for _ in range(2):
-        found = registry(source("good", variant("good")), source("bad", variant("bad", verdict=fails)))
+        installed = registry(source("good", variant("good")), source("bad", variant("bad", verdict=fails)))
         wrong = Wrong()
-        found.register(wrong, name="mine")
+        installed.register(wrong, name="mine")
         with pytest.warns(PluginWarning) as caught:
-            told = plan(found).declined
+            told = plan(installed).declined
         texts.append([str(warning.message) for warning in caught])
         assert f"{id(fails):x}" not in told["bad"] and str(id(wrong)) not in told["mine"]
     assert texts[0] == texts[1] and any("'mine'" in text for text in texts[0])
@@ -132,13 +132,13 @@ def test_a_wrapper_that_raises_is_set_aside_and_named() -> None:
         raise ZeroDivisionError("in the tracer")
 
     for hook in HOOKS:
-        found = registry(source("a", variant("a")), source("trace", wrapper(hook, fail), "acme-trace", "2.0"))
+        installed = registry(source("a", variant("a")), source("trace", wrapper(hook, fail), "acme-trace", "2.0"))
         with pytest.warns(PluginWarning) as warned:
-            assert "emitted by a" in build(found).ptx
+            assert "emitted by a" in build(installed).ptx
         assert len(warned) == 1
         said = mentions("acme-trace", "2.0", hook, "ZeroDivisionError", "in the tracer", "TILECOPY_DISABLE=trace")
         assert said.search(str(warned[0].message))
-        assert mentions("acme-trace", "2.0").search(plan(found).declined["trace"])
+        assert mentions("acme-trace", "2.0").search(plan(installed).declined["trace"])
         strict = registry(source("a", variant("a")), source("trace", wrapper(hook, fail)), TILECOPY_STRICT="1")
         with pytest.raises(tc.PluginError, match=mentions("trace", "acme-trace", "1.0")):
             build(strict)
@@ -146,23 +146,25 @@ def test_a_wrapper_that_raises_is_set_aside_and_named() -> None:
 
 def test_a_wrapper_that_swallows_does_not_cost_the_copy() -> None:
     for hook in HOOKS[:2]:
-        found = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer: None)))
+        installed = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer: None)))
         with pytest.warns(PluginWarning, match=mentions("acme-trace", "1.0", hook)):
-            assert plan(found).variant == "a"
+            assert plan(installed).variant == "a"
 
 
 def test_a_wrapper_gives_what_the_hook_may_answer() -> None:
     for hook, wrong in (("tilecopy_predicate", True), ("tilecopy_partition", 3)):
-        found = registry(source("a", variant("a")), source("trace", wrapper(hook, lambda answer, wrong=wrong: wrong)))
+        installed = registry(
+            source("a", variant("a")), source("trace", wrapper(hook, lambda answer, wrong=wrong: wrong))
+        )
         with pytest.warns(PluginWarning, match=mentions("wrapper", hook, wrong)):
-            assert plan(found).partition == "split"
+            assert plan(installed).partition == "split"
 
 
 def test_a_wrapper_of_emit_answers_nothing() -> None:
     late = wrapper("tilecopy_emit", lambda answer: tc.Decline("too late"))
-    found = registry(source("a", variant("a")), source("late", late))
+    installed = registry(source("a", variant("a")), source("late", late))
     with pytest.warns(PluginWarning, match=mentions("late", "acme-late", "1.0")):
-        assert build(found).ptx.count("emitted by a") == 1
+        assert build(installed).ptx.count("emitted by a") == 1
 
 
 def test_only_the_wrapper_that_raised_is_set_aside() -> None:
@@ -170,15 +172,15 @@ def test_only_the_wrapper_that_raised_is_set_aside() -> None:
         raise ZeroDivisionError
 
     seen: list[Any] = []
-    found = registry(
+    installed = registry(
         source("a", variant("a")),
         source("bad", wrapper("tilecopy_predicate", fail)),
         source("fine", wrapper("tilecopy_predicate", lambda answer: seen.append(answer) or answer)),
     )
     with pytest.warns(PluginWarning, match=mentions("bad")):
-        plan(found)
-    plan(found)
-    assert seen[-1] == tc.Accept() and "fine" not in plan(found).declined
+        plan(installed)
+    plan(installed)
+    assert seen[-1] == tc.Accept() and "fine" not in plan(installed).declined
 
 
 def test_a_wrapper_may_decline_and_the_reason_says_who() -> None:
@@ -197,9 +199,11 @@ def test_whatever_a_wrapper_raises_is_its_own_fault(error: BaseException, *, lat
         yield
         raise error
 
-    found = registry(source("a", variant("a")), source("bad", SimpleNamespace(tilecopy_predicate=tilecopy_predicate)))
+    installed = registry(
+        source("a", variant("a")), source("bad", SimpleNamespace(tilecopy_predicate=tilecopy_predicate))
+    )
     with pytest.warns(PluginWarning, match=mentions("bad", type(error).__name__)):
-        assert plan(found).variant == "a"
+        assert plan(installed).variant == "a"
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -213,9 +217,9 @@ def test_a_wrapper_that_writes_is_named_and_not_the_variant(*, late: bool) -> No
             ptx.comment("mine")
         return answer
 
-    found = registry(source("a", variant("a")), source("writes", SimpleNamespace(tilecopy_emit=tilecopy_emit)))
+    installed = registry(source("a", variant("a")), source("writes", SimpleNamespace(tilecopy_emit=tilecopy_emit)))
     with pytest.raises(tc.PluginError, match=mentions("acme-writes", "1.0")):
-        build(found)
+        build(installed)
 
 
 def test_a_wrapper_may_look_at_what_is_written() -> None:
@@ -240,9 +244,9 @@ def test_what_a_variant_raises_stands_whatever_a_wrapper_makes_of_it() -> None:
             return None
 
     quiet = SimpleNamespace(tilecopy_emit=tilecopy_emit)
-    found = registry(source("bad", variant("bad", emit=KeyError("x"))), source("quiet", quiet))
+    installed = registry(source("bad", variant("bad", emit=KeyError("x"))), source("quiet", quiet))
     with pytest.raises(tc.PluginError, match=mentions("bad", "acme-bad", "1.0", "tilecopy_emit")):
-        build(found)
+        build(installed)
 
 
 def test_a_hook_may_have_another_name_of_its_own() -> None:
@@ -261,16 +265,18 @@ def test_a_hook_may_have_another_name_of_its_own() -> None:
 
     del plugin.tilecopy_predicate
     plugin.can_copy = can_copy
-    found = registry(source("a", plugin), source("b", variant("b")))
-    found.register(SimpleNamespace(look=look), name="trace")
-    assert plan(found).declined["a"] == "renamed"
+    installed = registry(source("a", plugin), source("b", variant("b")))
+    installed.register(SimpleNamespace(look=look), name="trace")
+    assert plan(installed).declined["a"] == "renamed"
     assert seen == [tc.Decline("renamed"), tc.Accept()]
 
 
 def test_a_wrapper_cannot_be_asked_for() -> None:
-    found = registry(source("a", variant("a")), source("trace", wrapper("tilecopy_predicate", lambda answer: answer)))
+    installed = registry(
+        source("a", variant("a")), source("trace", wrapper("tilecopy_predicate", lambda answer: answer))
+    )
     with pytest.raises(tc.PluginError, match=mentions("trace")):
-        plan(found, variant="trace")
+        plan(installed, variant="trace")
 
 
 @pytest.fixture
@@ -285,9 +291,9 @@ def test_slow_hooks_and_imports_are_named(busy: Callable[[float], None]) -> None
     lazy = Source("lazy", "acme-lazy", "2.5", lambda: busy(5) or variant("lazy", priority=1))
     slow = variant("slow", verdict=lambda request: busy(3) or tc.Accept())
     trace = wrapper("tilecopy_partition", lambda answer: busy(4) or answer)
-    found = registry(lazy, source("slow", slow), source("trace", trace))
+    installed = registry(lazy, source("slow", slow), source("trace", trace))
     with pytest.warns(SlowPluginWarning) as warned:
-        assert plan(found).variant == plan(found).variant == "slow"
+        assert plan(installed).variant == plan(installed).variant == "slow"
     for values in (
         ("lazy", "acme-lazy", "2.5", "5.0"),
         ("slow", "acme-slow", "1.0", "tilecopy_predicate", "3.0", "TILECOPY_DISABLE=slow"),
