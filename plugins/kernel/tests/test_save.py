@@ -171,6 +171,33 @@ def test_what_a_launch_makes_is_made_alike_after_loading(tmp_path: Path) -> None
             loaded(np.zeros((7, 32), "float32"), row, executor="emulator")
 
 
+def last_row_of_five() -> tc.BuiltKernel:
+    """A kernel whose host bytes are computed from integers alone."""
+    k = tc.KernelBuilder("last_row", threads=32)
+    a, tile = k.param("A", (5, 32), "float32"), k.shared((32,), "float32")
+    k.warp.copy(tile[:], a[0, :], variant="last_row")
+    return k.build(target="sm_90", grid=1, registry=host_bytes.registry())
+
+
+def box_of_rows() -> tc.BuiltKernel:
+    """A kernel with a tensor map of fixed sizes that does not begin at the array's first element."""
+    k = tc.KernelBuilder("box", threads=32)
+    a, tile, bar = k.param("A", (64, 32), "float32"), k.shared((8, 32), "float32"), k.mbarrier("bar")
+    with k.if_(k.thread_id() == 0):
+        k.thread.copy_async(tile[:, :], a[16:24, :], mbar=bar[0], variant="tma")
+    return k.build(target="sm_90", grid=1)
+
+
+@pytest.mark.parametrize("make", [last_row_of_five, box_of_rows])
+def test_parameters_of_a_copied_or_loaded_kernel_are_equal(make: Callable[[], tc.BuiltKernel], tmp_path: Path) -> None:
+    kernel = make()
+    assert not kernel.parameters[-1].takes_argument
+    loaded = tc.load_kernel(kernel.save(tmp_path))
+    for other in (make(), copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel)), loaded):
+        assert other.parameters == kernel.parameters
+        assert list(map(hash, other.parameters)) == list(map(hash, kernel.parameters))
+
+
 def test_the_record_says_how_a_parameter_is_made(tmp_path: Path) -> None:
     tensor_copies().save(tmp_path)
     record = json.loads((tmp_path / "launch.json").read_text())

@@ -17,7 +17,7 @@ from .recording import Recorder
 from .statements import Action
 from .values import element_offset
 
-_ARRIVALS = Validator(f"from 1 to {2**20 - 1} arrivals", integer_in(1, 2**20 - 1).fits)
+_ARRIVALS = Validator(f"from 1 to {MBARRIER_TX_LIMIT} arrivals", integer_in(1, MBARRIER_TX_LIMIT).fits)
 
 
 @frozen(eq=False)

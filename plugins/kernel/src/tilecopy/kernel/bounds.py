@@ -188,10 +188,9 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
     return [*near_facts, *atom_facts([*near_facts, *near])], near
 
 
-def with_ends_proved(region: Region, around: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
+def with_ends_proved(region: Region, known: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
     """Return a region with replaced symbols in its starts. Mark each end that the facts prove to be inside the buffer."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
-    known = [[substitute(fact, replacements) for fact in facts] for facts in around]
     if not all(known):
         return region  # an alternative has no facts
 

@@ -51,6 +51,8 @@ class InlineText:
             self._read(statement)
         if len(self._scopes) > 1:
             raise RequestError("inline_ptx: the text has a {{ without a }} after it; write {{ and }} in pairs")
+        # the kernel keeps each of its texts, without what the check alone needs
+        del self._names, self._scopes, self._labels
 
     def write(self, ptx: PtxBuilder) -> None:
         """Write the text with the registers and addresses of its operands. Raise RequestError if the text names a dynamic buffer."""

@@ -64,9 +64,10 @@ def _text_of(path: Path) -> str:
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
     """Return the kernel of a launch record. Raise LaunchError, with ``where``, if the record is invalid or does not match the PTX."""
-    if not isinstance(record, dict) or record.get("format") != schema.FORMAT:
+    form = record.get("format") if isinstance(record, dict) else record
+    if form != schema.FORMAT:
         raise LaunchError(
-            f"{where} must be a launch record that kernel.save wrote (format {schema.FORMAT!r}), got {short_repr(record)}"
+            f"{where} must be a launch record that kernel.save wrote: format must be {schema.FORMAT!r}, got {short_repr(form)}"
         )
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(
@@ -157,8 +158,8 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         raise ValueError(f"parameter names must be different, got {', '.join(names)}")
     for parameter in parameters:
         if isinstance(parameter, ArrayParameter):
-            powers = [1 << bit for bit in range(32)]
-            if len(parameter.strides) != len(parameter.shape) or parameter.align_bytes not in powers:
+            is_power = parameter.align_bytes.bit_count() == 1 and parameter.align_bytes < 1 << 32
+            if len(parameter.strides) != len(parameter.shape) or not is_power:
                 raise ValueError(
                     f"array {parameter.name}: shape and strides must have equal length, got {parameter.shape} and {parameter.strides}; "
                     f"alignment must be a power of 2, got {parameter.align_bytes}"

@@ -503,11 +503,24 @@ class ComputedParameter(Parameter):
         """Do nothing, because the bytes are computed from other parameters."""
 
 
+def _bytes_key(recipe: HostBytes) -> Any:
+    """Return what a launch uses of the recipe. A copied or loaded kernel has other buffers, with the same names."""
+    names = tuple(array.name for array in recipe.arrays)
+    return recipe.make, names, tuple(map(key_of, recipe.numbers)), recipe.size_bytes, recipe.align_bytes
+
+
+def _map_key(recipe: TensorMap) -> Any:
+    """Return what a launch uses of the recipe. A copied or loaded kernel has another buffer, with the same name."""
+    array, integers = recipe.array, (recipe.array.storage_offset, *recipe.sizes, *recipe.strides_bytes)
+    fixed = recipe.box, recipe.element_strides, recipe.swizzle, recipe.fill
+    return array.name, array.dtype, tuple(map(key_of, integers)), fixed
+
+
 @frozen
 class BytesParameter(ComputedParameter):
     """A parameter whose bytes a function computes from addresses and integers."""
 
-    recipe: HostBytes
+    recipe: HostBytes = attrs.field(eq=_bytes_key)
 
     def encode(self, binding: Binding) -> bytes:
         """Call the function and return its bytes. Raise LaunchError if it fails or returns another number of bytes."""
@@ -529,7 +542,7 @@ class BytesParameter(ComputedParameter):
 class TensorMapParameter(ComputedParameter):
     """A tensor map of an array. The dimensions are listed from the innermost to the outermost."""
 
-    recipe: TensorMap
+    recipe: TensorMap = attrs.field(eq=_map_key)
 
     @property
     def start_bytes(self) -> Int:
@@ -557,7 +570,8 @@ class TensorMapParameter(ComputedParameter):
             raise LaunchError(
                 f"kernel {binding.kernel} needs a tensor map of {array.name}, but this executor cannot encode tensor maps"
             )
-        address = binding.addresses[array.name] + value_of(self.start_bytes, binding.numbers)
+        start_elem = value_of(array.storage_offset, binding.numbers)
+        address = binding.addresses[array.name] + start_elem * array.dtype.bytes
         if address % 16:
             raise LaunchError(
                 f"kernel {binding.kernel}, argument {array.name}: the address of a tensor map must be a multiple of 16 bytes, got 0x{address:x}"
@@ -595,7 +609,7 @@ def computed_parameter(
         raise RequestError(f"parameter {name}: recipe must be a TensorMap or HostBytes, got {short_repr(recipe)}")
     for array in read_arrays:
         if array.name not in arrays:
-            raise RequestError(f"parameter {name}: array {array.name} must be a parameter of the kernel")
+            raise RequestError(f"parameter {name}: {array.name} must be an array parameter of the kernel")
     for number in integers:
         if unknown := [symbol.name for symbol in symbols_of(number) if symbol not in scalars]:
             raise RequestError(f"parameter {name}: {number} must use only sizes and scalars, got {', '.join(unknown)}")

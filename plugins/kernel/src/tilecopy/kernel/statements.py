@@ -11,7 +11,7 @@ import attrs
 from tilecopy_core.description import ActiveThreads, CopyRequest, Scope, Target, check_request
 from tilecopy_core.dispatch import Plan, dispatch, tell
 from tilecopy_core.errors import LayoutError, TilecopyError, frozen, short_repr
-from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum
+from tilecopy_core.integers import Condition, Expr, Int, Symbol, bounds_of, fits, maximum, substitute
 from tilecopy_core.memory import Outside, Region
 from tilecopy_core.ptx import PtxBuilder, Register
 from tilecopy_core.registry import Registry
@@ -111,8 +111,9 @@ class CopyStatement:
         """Dispatch the copy and write it. A copy without elements becomes a comment."""
         dst, src = self.dst, self.src
         if self.outside is not None:  # the facts and the bounds of the grid may prove it inside
-            facts = conjunction(self.around, (context.facts,))
-            dst, src = (with_ends_proved(region, facts, context.known) for region in (dst, src))
+            around = conjunction(self.around, (context.facts,))
+            known = tuple(tuple(substitute(fact, context.known) for fact in facts) for facts in around)
+            dst, src = (with_ends_proved(region, known, context.known) for region in (dst, src))
         request = CopyRequest(
             op=self.op,
             dst=dst,
