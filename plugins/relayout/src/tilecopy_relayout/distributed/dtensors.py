@@ -25,7 +25,9 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     By default a sharded dimension stays sharded. At most one mesh dimension may shard another dimension than before.
     """
     array = call.array
-    call.refuse("is not supported for a DTensor: omit it", "out", "stream", "device")
+    call.refuse(
+        "is not supported for a DTensor, because each process holds only its shard: omit it", "out", "stream", "device"
+    )
     mesh = array.device_mesh
     moved = call.rearrangement()
     kept = [_propagated_placement(moved, placement) for placement in array.placements]

@@ -230,9 +230,10 @@ def _all_to_all_of(
     counts = [[sum(prod(box.extents) for box in boxes) for boxes in side] for side in (received_from, sent_to)]
     sizes = [[count * elem_bytes for count in rank_counts] for rank_counts in counts]
     sent, received = list(chain.from_iterable(sent_to)), list(chain.from_iterable(received_from))
+    out_shape = shards.out_shape(rank)
 
     def move(group: Any, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        result = x.new_empty(shards.out_shape(rank)) if out is None else out
+        result = x.new_empty(out_shape) if out is None else out
         if are_consecutive(sent) and x.is_contiguous():
             outgoing = _flat(x)
         else:

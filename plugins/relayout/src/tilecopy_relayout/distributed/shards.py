@@ -207,8 +207,10 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         [(*request.shape[:shard_dim], "shard_dim", *request.shape[shard_dim + 1 :]) for request in requests],
     )
     for name, attribute in (("out=", "out_shape"), ("the result's extent", "extent")):
-        passed = ["omitted" if getattr(request, attribute) is None else "passed" for request in requests]
-        _same(name, passed, "passed on all ranks or on none")
+        omitting = [rank for rank, request in enumerate(requests) if getattr(request, attribute) is None]
+        if 0 < len(omitting) < len(requests):
+            ranks = ", ".join(map(str, omitting))
+            raise RequestError(f"{name} must be passed on all ranks or on none, but rank {ranks} omitted it")
     parts = [request.shape[shard_dim] for request in requests]
     if any(request.total not in (None, sum(parts)) for request in requests):
         raise RequestError(
@@ -236,7 +238,7 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
     return shards
 
 
-def _same(what: str, values: Sequence[Any], rule: str = "the same on all ranks") -> None:
+def _same(what: str, values: Sequence[Any]) -> None:
     """Raise RequestError with the ranks of each value if the values differ between ranks."""
     by_value: dict[Any, list[int]] = {}
     for rank, value in enumerate(values):
@@ -245,4 +247,4 @@ def _same(what: str, values: Sequence[Any], rule: str = "the same on all ranks")
         ranks_by_value = "; ".join(
             f"{short_repr(value)} on rank {', '.join(map(str, ranks))}" for value, ranks in by_value.items()
         )
-        raise RequestError(f"{what} must be {rule}, got {ranks_by_value}")
+        raise RequestError(f"{what} must be the same on all ranks, got {ranks_by_value}")

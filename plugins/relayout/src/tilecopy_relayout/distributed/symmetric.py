@@ -64,8 +64,8 @@ class SymmetricWorkspace:
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
         """Return a function that exchanges the parts. Return None on every rank if some rank cannot write to another's memory.
 
-        Every rank must make this call. ``x`` is this rank's part of the array; ``out`` is its symmetric memory for the result, if all ranks have it; ``into`` has
-        the strides of each rank's part of the result.
+        Every rank must make this call. ``x`` is this rank's part of the array. ``out`` is its symmetric memory for the result, if all
+        ranks have it. ``into`` has the strides of each rank's part of the result.
         """
         with torch.cuda.device(x.device):
             if out is not None:

@@ -108,11 +108,11 @@ def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | 
         raise CacheMissError  # may have no memory, or may overlap; the complete check decides
     if stream is None:
         stream = kept.current()
-    try:
-        launch, src_bytes, dst_bytes = kept.launches[(address & 15) << 4 | out_address & 15]  # low_bits of both
-    except KeyError:
+    prepared = kept.launches.get((address & 15) << 4 | out_address & 15)  # low_bits of both
+    if prepared is None:
         kept.launch_first(address, out_address, stream)
     else:
+        launch, src_bytes, dst_bytes = prepared
         launch((address + src_bytes, out_address + dst_bytes), stream)
     if out is not None:
         kept.out_framework.mark_written(out)
@@ -156,14 +156,18 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
         _newest.clear()
     options = _options(call.axes, call.out, call.executor, call.sizes)
     (first, last), (out_first, out_last) = relative.byte_bounds, out_relative.byte_bounds
+    launches: Mapping[int, Any] = checked.launch.launches
+    current: Callable[[], Any] = current_stream(source, destination)
+    if checked.across is not None:  # each launch orders the streams of both GPUs: launch_first
+        launches, current = {}, lambda: None
     kept = _CachedLaunch(
         checked.launch,
-        checked.launch.launches if checked.across is None else {},
+        launches,
         checked.words.elem_bytes - 1,
         moved.shape,
         row_major(moved.shape) if isinstance(source.framework, Torch) else None,
         facts[1],
-        current_stream(source, destination) if checked.across is None else lambda: None,
+        current,
         source.dtype,
         source.framework,
         destination.framework,

@@ -174,7 +174,7 @@ def _run(problem: Problem, tiling: Tiling, side: Side) -> tuple[int, list[int]]:
     """Return the number of contiguous elements of a box on one side, and the dimensions that they span."""
     have, whole = 1, list[int]()
     for n in dims_by_stride(problem, side):
-        if abs(getattr(problem, side)[n]) != have:
+        if getattr(problem, side)[n] != have:
             break
         have *= tiling.tile[n]
         whole.append(n)

@@ -185,7 +185,7 @@ class ThreadValueLayout:
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
     """Return the dimensions sorted by stride on one side. The smallest stride is first; broadcasts (stride 0) are last."""
     steps = getattr(problem, side)
-    return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, abs(steps[n]), -n)))
+    return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, steps[n], -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
