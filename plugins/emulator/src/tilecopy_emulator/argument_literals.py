@@ -156,8 +156,8 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
         raise click.BadParameter(
             f"{short_repr(word)}: {', '.join(texts)} must be {'a number' if kind == 'full' else 'integers'}"
         )
-    if math.prod(shape) * dtype.itemsize > _MOST_BYTES:  # the system may promise memory that it lacks
-        raise click.BadParameter(f"{short_repr(word)}: an array must have at most {_MOST_BYTES} bytes")
+    if (nbytes := math.prod(shape) * dtype.itemsize) > _MOST_BYTES:  # the system may promise memory that it lacks
+        raise click.BadParameter(f"{short_repr(word)}: an array must have at most {_MOST_BYTES} bytes, got {nbytes}")
     try:
         if kind in ("zeros", "ones"):
             return np.zeros(shape, dtype) if kind == "zeros" else np.ones(shape, dtype)

@@ -22,12 +22,16 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
     """Return the table's forms that match an opcode, each with a :class:`Mode`. They differ only in their operands."""
-    return list(_matches(opcode, tuple(table.get(opcode[0], ()))))
+    return list(_known(opcode) if table is FORMS else _matches(opcode, table.get(opcode[0], ())))
 
 
 @lru_cache(maxsize=1 << 12)
-def _matches(opcode: tuple[str, ...], forms: tuple[Form, ...]) -> tuple[tuple[Form, Mode], ...]:
-    """Return the forms that match an opcode, with its mode."""
+def _known(opcode: tuple[str, ...]) -> tuple[tuple[Form, Mode], ...]:
+    """Return the forms of :data:`FORMS` that match an opcode, with their modes."""
+    return _matches(opcode, FORMS.get(opcode[0], ()))
+
+
+def _matches(opcode: tuple[str, ...], forms: Sequence[Form]) -> tuple[tuple[Form, Mode], ...]:
     types = tuple(part for part in opcode[1:] if part in TYPES)
     modifiers = tuple(part for part in opcode[1:] if part not in TYPES)
     modes = ((form, form.match(types, modifiers)) for form in forms)
