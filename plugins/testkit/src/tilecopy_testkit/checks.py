@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -246,6 +247,7 @@ def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
     return done
 
 
+@lru_cache(maxsize=1)  # asked for each case before its kernel is built, and again for what is then copied
 def _far(near: CopyCase) -> CopyCase | None:
     """Return the copy with a stride of the global array past ``2**31``, or None if no element can be that far."""
     side = "src" if near.src.space == "global" else "dst"

@@ -1,22 +1,13 @@
-"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads test cases from stdin.
-
-The process stays until this one ends, because its start takes longer than the answers. It forks for each variant, so that none is
-loaded when it answers for the next.
-"""
+"""The answers of a variant in another process: ``python -m tilecopy_testkit.variant_process`` reads test cases from stdin."""
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
@@ -25,11 +16,11 @@ import tilecopy as tc
 
 from .copy_case import CopyCase
 from .hook_audit import snapshot
-from .properties import build_kernel, decision_of, request_of
+from .properties import ANSWERS, PARTITION, ask, build_kernel, request_of
 from .variant_under_test import OPTIONS, VariantUnderTest
 
 MOST_SECONDS = 120
-"""The time for a reply, after which the process ends."""
+"""The time for an answer, after which the process is killed."""
 
 
 def reference_of(plugin: Any) -> str | None:
@@ -44,15 +35,17 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return the reason to decline, or the partition and PTX, as strings. Return {} if dispatch skips the variant."""
+    """Return the verdict, and of an accepted copy the partition and PTX, as strings. Return {} if dispatch skips the variant."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
-    decision = decision_of(subject, asked[1], case)
-    if isinstance(decision, tc.Decline):
-        return {"verdict": str(decision)}
-    kernel = build_kernel(subject, case)
-    return {"partition": _plain(snapshot(decision)), "text": "" if kernel is None else kernel.ptx}
+    verdict = ask(subject, "tilecopy_predicate", asked[1], case, ANSWERS)
+    texts = {"verdict": str(verdict)}
+    if not isinstance(verdict, tc.Decline):
+        texts["partition"] = _plain(snapshot(ask(subject, "tilecopy_partition", asked[1], case, PARTITION)))
+        kernel = build_kernel(subject, case)
+        texts["text"] = "" if kernel is None else kernel.ptx
+    return texts
 
 
 def _plain(value: Any) -> str:
@@ -79,61 +72,39 @@ def answers_elsewhere(
         question = pickle.dumps((reference, makers, dict(subject.arguments), cases[::-1]))
     except Exception:  # a maker may be a function that no other process finds
         return None
-    processes = [_process(hash_seed) for hash_seed in hash_seeds]
-    if not hasattr(os, "fork"):
-        _process.cache_clear()  # they answer once
-    for process in processes:
-        pickle.dump((Path.cwd(), sys.path, question), process.stdin)
-        process.stdin.flush()
-    replies = [json.loads(process.stdout.readline() or '"it has ended"') for process in processes]
-    for reply in replies:
-        if isinstance(reply, str):
-            raise tc.PluginError(f"another process cannot run {reference}: {reply}")
-    return replies
-
-
-@cache
-def _process(hash_seed: int) -> Any:
-    """Start a process with a hash seed. It reads questions and writes replies."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tilecopy_testkit.variant_process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
-    )
-    atexit.register(process.communicate)
-    return process
-
-
-def _reply(folder: Path, path: list[str], question: bytes) -> Any:
-    """Return the answers to a question, or the error that it raised."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tilecopy_testkit.variant_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+        )
+        for hash_seed in hash_seeds
+    ]
     try:
-        os.chdir(folder)
-        sys.path[:] = path
-        reference, options, arguments, cases = pickle.loads(question)  # noqa: S301 - from the process that asks
-        plugin = resolve_name(reference) if ":" in reference else reference
-        return answers(VariantUnderTest.of(plugin, options=options, arguments=arguments), cases)
-    except BaseException as error:
-        return f"{type(error).__name__}: {error}"
+        outputs = [process.communicate(pickle.dumps(sys.path) + question, MOST_SECONDS) for process in processes]
+    except subprocess.TimeoutExpired:
+        raise tc.PluginError(
+            f"another process that runs {reference} gave no answer in {MOST_SECONDS} seconds"
+        ) from None
+    finally:
+        for process in processes:
+            process.kill()  # does nothing to a process that has ended
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        if process.returncode:
+            lines = [f"it ended with status {process.returncode}", *errors.decode(errors="replace").split("\n")]
+            reason = [line for line in lines if line.strip()][-1]
+            raise tc.PluginError(f"another process cannot run {reference}: {reason}")
+    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
 
 
 def main() -> None:
-    """Read questions from standard input. Write one line of JSON for each: the answers, or an error message."""
-    warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)  # this process starts no threads
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what plugins print is not a reply
-    questions = os.fdopen(os.dup(0), "rb")
-    while questions.peek(1):
-        asked = pickle.load(questions)  # noqa: S301 - from the process that asks
-        if hasattr(os, "fork") and (child := os.fork()):
-            if status := os.waitpid(child, 0)[1]:
-                print(json.dumps(f"it ended with status {status}"), file=replies, flush=True)
-            continue
-        if hasattr(signal, "alarm"):
-            signal.alarm(MOST_SECONDS)
-        print(json.dumps(_reply(*asked)), file=replies, flush=True)
-        os._exit(0)
+    """Read a question from standard input. Write one line of JSON: the answers to its test cases."""
+    sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
+    reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
+    plugin = resolve_name(reference) if ":" in reference else reference
+    print(json.dumps(answers(VariantUnderTest.of(plugin, options=options, arguments=arguments), cases)))
 
 
 if __name__ == "__main__":
