@@ -30,9 +30,9 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
         rank = len(facts.sizes)
         kind = _FLOATS[facts.dtype] if facts.fill == "nan" else _TYPES[facts.element_bits]
         sizes, strides = (u64 * rank)(*facts.sizes), (u64 * 5)(*facts.strides_bytes)
-        box, steps = (u32 * rank)(*facts.box), (u32 * rank)(*(facts.element_strides or (1,) * rank))
+        box, element_strides = (u32 * rank)(*facts.box), (u32 * rank)(*(facts.element_strides or (1,) * rank))
         modes = 0, _SWIZZLES[facts.swizzle], _L2_256B, int(facts.fill == "nan")
-        code = call(at, kind, rank, facts.address, sizes, strides, box, steps, *modes)
+        code = call(at, kind, rank, facts.address, sizes, strides, box, element_strides, *modes)
         if code:
             raise error(f"encoding the tensor map of argument {facts.array}: {facts}", code)
         return ctypes.string_at(at, 128)

@@ -113,7 +113,9 @@ def _panels(heading: str, phases: Sequence[Phase]) -> list[Panel]:
     total, least = sum(phase.wavefronts for phase in phases), len(phases)
     times = "the minimum" if total == least else f"{total / least:.3g} x the minimum: bank conflicts"
     hidden = Counter(phase.wavefronts for group in alike[MOST_PATTERNS:] for phase in group)
-    rest = "".join(f"; not drawn: {count} phases of {turns} wavefronts" for turns, count in sorted(hidden.items()))
+    rest = "".join(
+        f"; not drawn: {count} phases of {wavefronts} wavefronts" for wavefronts, count in sorted(hidden.items())
+    )
     panels = [_phase_panel(group[0], len(group)) for group in alike[:MOST_PATTERNS]]
     panels[0] = attrs.evolve(panels[0], title=heading)
     below = f"total: {total} wavefronts for {least} phases ({times}){rest}"

@@ -231,8 +231,8 @@ def run_copy(plan: tc.Plan) -> CopyTrace:
     harness = DrawHarness(request, variant)
     kernel = harness.build()
     size, threads = request.src.buffer.dtype.bits // 8, harness.kernel.threads
-    regions, holding = (request.src, request.dst), min(threads, request.scope.threads)
-    placed = [elements_of(region, harness.values, holding) for region in regions]
+    regions, thread_count = (request.src, request.dst), min(threads, request.scope.threads)
+    placed = [elements_of(region, harness.values, thread_count) for region in regions]
     marked = np.unique(placed[0][1][0][:, None] + np.arange(size))
     numbers = np.arange(1, len(marked) + 1)
     events: list[Any] = []
@@ -289,8 +289,11 @@ def _is_of_copy(kernel: tc.BuiltKernel, harness: DrawHarness, line: int) -> bool
 
 def _register_steps(kernel: tc.BuiltKernel, harness: DrawHarness) -> tuple[ExecutedInstruction, ...]:
     """Return the copy's instructions in the order of the text, because the emulator's observer sees only memory accesses."""
-    lines = [(number, line) for number, line in instructions_in(kernel.ptx) if _is_of_copy(kernel, harness, number)]
-    return tuple(ExecutedInstruction(number, line.opcode) for number, line in lines)
+    return tuple(
+        ExecutedInstruction(number, line.opcode)
+        for number, line in instructions_in(kernel.ptx)
+        if _is_of_copy(kernel, harness, number)
+    )
 
 
 def _copy_accesses(

@@ -31,7 +31,7 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
     function = function_of(plan, name, registry)
     parameters = ", ".join(_parameter(argument, function) for argument in function.arguments)
     target = function.target
-    statements, hoisted = hoist(function)
+    statements, block = hoist(function)
     missing = f"tilecopy_{name}_needs_{target}"
     lines = [
         *(f"// {_one_line(line)}".rstrip() for line in _comment(function)),
@@ -45,9 +45,9 @@ def cuda_function(plan: Plan, name: str, registry: Any = None) -> str:
         f"#if {_guard(target)}",
         *(f"    {statement}" for statement in statements),
         "    asm volatile(",
-        *(f"        {_quote(line)}" for line in hoisted.assembly("%")),
-        f"        : {_constraints(hoisted, outputs=True)}",
-        f"        : {_constraints(hoisted, outputs=False)}",
+        *(f"        {_quote(line)}" for line in block.assembly("%")),
+        f"        : {_constraints(block, outputs=True)}",
+        f"        : {_constraints(block, outputs=False)}",
         '        : "memory");',
         "#else",
         f"    {missing}();  // not defined: the copy does not exist on this architecture",
