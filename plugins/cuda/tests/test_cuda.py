@@ -588,7 +588,7 @@ def test_an_error_that_ends_the_context_is_told_by_every_later_launch(gpu: str) 
     first, *later = done.stdout.splitlines()
     assert "kernel faulty" in first and "CUDA_ERROR_ILLEGAL_ADDRESS" in first, done
     assert len(later) == 2 and all("kernel faulty" in line and "CUDA_ERROR_ILLEGAL_ADDRESS" in line for line in later)
-    assert "refuses the PTX" not in done.stdout
+    assert "rejected the PTX" not in done.stdout
 
 
 @pytest.mark.parametrize("fails", ["", "work", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"])

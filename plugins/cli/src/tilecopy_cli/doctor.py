@@ -107,7 +107,7 @@ def _extensions(usable: list[str]) -> list[DoctorCheck]:
     checks = []
     for name in usable:
         try:
-            for what, owner, reason in getattr(get_executor(name), "extensions", tuple)():
+            for what, owner, reason in list(getattr(get_executor(name), "extensions", tuple)()):
                 checks.append(DoctorCheck(what, "unusable" if reason else "found", reason or owner))
         except KeyboardInterrupt:
             raise

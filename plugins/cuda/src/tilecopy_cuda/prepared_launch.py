@@ -135,22 +135,26 @@ class ReadyLaunch:
 
     def check_addresses(self, addresses: Sequence[int]) -> None:
         """Raise :class:`LaunchError` unless there is an aligned address for each array."""
-        count, kernel = len(self.masks), f"kernel {self.kernel}"
+        count = len(self.masks)
         if not isinstance(addresses, (tuple, list)) or len(addresses) != count:
             raise LaunchError(
-                f"{kernel}: addresses must be a tuple of {count} addresses, one for each array, got {short_repr(addresses)}"
+                f"kernel {self.kernel}: addresses must be a tuple of {count} addresses, one for each array, got {short_repr(addresses)}"
             )
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
-                raise LaunchError(f"{kernel}: addresses must be integers of 64 bits, got {short_repr(address)}")
+                raise LaunchError(
+                    f"kernel {self.kernel}: addresses must be integers of 64 bits, got {short_repr(address)}"
+                )
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
-            what = f"{kernel}: the address of array {number}"
             if not address and number not in self.empty:
                 raise LaunchError(
-                    f"{what} must not be 0. The memory was freed or never allocated: pass the address of allocated memory"
+                    f"kernel {self.kernel}: the address of array {number} must not be 0. The memory was freed or never allocated: pass "
+                    "the address of allocated memory"
                 )
             if address & mask:
-                raise LaunchError(f"{what} must be a multiple of {mask + 1} bytes, got 0x{address:x}")
+                raise LaunchError(
+                    f"kernel {self.kernel}: the address of array {number} must be a multiple of {mask + 1} bytes, got 0x{address:x}"
+                )
 
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any

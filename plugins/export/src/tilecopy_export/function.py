@@ -204,32 +204,32 @@ class FunctionBindings(Bindings):
         """Return the register with the 32-bit shared address of a buffer."""
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
-    def symbol(self, emitter: Emitter, found: Symbol) -> Register:
+    def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
         """Return the register that holds a symbol. The value comes from the symbol's argument, or else from its special register."""
-        key = key_of_symbol(found)
+        key = key_of_symbol(symbol)
         argument = self._arguments.get(key)
-        if argument is None and found.register:
+        if argument is None and symbol.register:
             root = emitter.blocks[0]
-            special = Written(found.register)
+            special = Written(symbol.register)
             return root.once(("special", special), lambda: emitter.pure(root, "mov.u32", "b32", special))
         bits = argument.bits if isinstance(argument, ScalarArgument) else 32
-        return self._move_argument(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {found.name}")
+        return self._move_argument(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {symbol.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
         """Return the registers of the block that hold the words of a fragment."""
         memory, word = buffer.memory, buffer.memory.word_bits
-        if memory not in self._fragments:
-            operand = self._argument(memory, f"the fragment {buffer.name}")
-            assert isinstance(operand, BufferArgument)
-            registers = emitter.regs(f"b{word}", operand.words * 32 // word)
-            self._fragments[memory] = registers
-            for number, register in enumerate(registers):
-                words = (number,) if word == 32 else (2 * number, 2 * number + 1)
-                move = RegisterMove(f"mov.b{word}", str(register), operand.name, words)
-                self.inputs.append(move)
-                if operand.written:
-                    self.outputs.append(move)
-        return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
+        if memory in self._fragments:
+            return super().fragment(emitter, buffer)
+        operand = self._argument(memory, f"the fragment {buffer.name}")
+        assert isinstance(operand, BufferArgument)
+        registers = super().fragment(emitter, buffer)
+        for number, register in enumerate(self._fragments[memory]):
+            words = (number,) if word == 32 else (2 * number, 2 * number + 1)
+            move = RegisterMove(f"mov.b{word}", str(register), operand.name, words)
+            self.inputs.append(move)
+            if operand.written:
+                self.outputs.append(move)
+        return registers
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
         """Return the register with a pointer to a tensor map that the host encodes. Equal tensor maps share one argument."""

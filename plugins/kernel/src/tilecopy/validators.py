@@ -26,7 +26,7 @@ def _is_path(value: Any) -> bool:
     return bool(os.fsencode(value))  # raises if no file system has such a name
 
 
-PATH = Validator("a path (a string or a pathlib.Path)", _is_path)
+PATH = Validator("a path that the file system accepts (a non-empty string or pathlib.Path)", _is_path)
 FUNCTION = Validator("a function", callable)
 
 
