@@ -82,7 +82,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: builder().build(target="sm_80", cluster=2),
             tc.RequestError,
-            "cluster: 2 CTAs need a target of sm_90 or newer, got sm_80",
+            "a cluster of 2 CTAs needs a target of sm_90 or newer, got sm_80",
         ),
         (
             lambda: (k := builder()).store(k.param("C", (4,), "float32")[0], k.load(k.param("A", (4,), "int32")[0])),

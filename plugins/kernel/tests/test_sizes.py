@@ -264,8 +264,8 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
             tc.RequestError,
             "must contain a multiple of 2, got 3 to 3",
         ),
-        (lambda k: k.scalar("grid"), tc.RequestError, "'grid' is a keyword argument of launches"),
-        (lambda k: k.param("stream", (8,), "float32"), tc.RequestError, "'stream' is a keyword argument of launches"),
+        (lambda k: k.scalar("grid"), tc.RequestError, "'grid' must not be a keyword argument"),
+        (lambda k: k.param("stream", (8,), "float32"), tc.RequestError, "'stream' must not be a keyword argument"),
         (lambda k: k.load(k.param("A", (8,), "float32")[-1]), tc.LayoutError, "start does not count from the end"),
         (
             lambda k: tc.symbol("n", lower=3, upper=3, multiple_of=2),

@@ -38,7 +38,7 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """Return the path of ptxas: on the PATH, else in an installed wheel. Return None if it is not installed.
+    """Return the path of ptxas on the PATH, else in an installed wheel, else None.
 
     The program is not run. If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
     there.
@@ -56,7 +56,7 @@ def ptxas_path() -> str | None:
 
 
 def how_to_install(assembler: str) -> str:
-    """Return the command that installs an assembler. Return a sentence instead if NVIDIA has no package for this system.
+    """Return the command that installs an assembler. On macOS, return a sentence that says what works instead.
 
     Raises:
         AssemblerError: the name is not one of :data:`ASSEMBLERS`.
@@ -240,7 +240,7 @@ def _log(nvjitlink: Any, handle: int, kind: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------- ptxas
 
-_REMEDY = f"remove it from the PATH, or put the CUDA toolkit's ptxas before it ({_INSTALL['ptxas']} installs one)"
+_REMEDY = f"remove the file, or put the CUDA toolkit's ptxas before it on the PATH ({_INSTALL['ptxas']} installs ptxas)"
 
 
 def _ptxas_path() -> str:

@@ -24,10 +24,10 @@ _KINDS = {
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise OSError if :func:`write_files` cannot write a file. The file is not changed.
+    """Raise OSError if :func:`write_files` cannot write the file at ``path``. The file is not changed.
 
     Raises:
-        OSError: the path is not that of a regular file, the file is read-only, or its directory is missing or cannot be
+        OSError: the path does not name a regular file, the file is read-only, or its directory is missing or cannot be
             written.
     """
     target = Path(os.path.realpath(path))
@@ -38,7 +38,7 @@ def check_writable(path: str | Path) -> None:
             raise FileNotFoundError(errno.ENOENT, f"the directory {target.parent} does not exist") from None
     else:
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            raise FileExistsError(errno.EEXIST, f"the path must be that of a regular file, got {kind}")
+            raise FileExistsError(errno.EEXIST, f"the path must name a regular file, got {kind}")
         if not mode & stat.S_IWUSR or not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, f"the file must be writable, got mode {stat.S_IMODE(mode):04o}")
     probe = _temporary_name(target)
@@ -47,7 +47,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def write_files(contents: Mapping[Path, Iterable[Any]]) -> None:
-    """Write all files to temporary files in the targets' folders, then rename each of them to its target.
+    """Write every file under a temporary name in the same folder, then rename every temporary file to its final name.
 
     A symbolic link stays a link: the file that it points to is replaced. An existing file keeps its permission bits. On Windows, a
     file that another process has open cannot be replaced.

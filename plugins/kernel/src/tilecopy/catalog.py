@@ -1,4 +1,4 @@
-"""The names of executors and of other packages, for error messages that say how to install them.
+"""The executors and other packages that error messages suggest to install.
 
 tests/integration/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
 """

@@ -8,7 +8,7 @@ from tilecopy_core.registry import exporter
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a C++ header with exported functions, and with the functions that complete copies (namespace ``tilecopy``).
+    """Return a C++ header with ``functions`` and, in the namespace ``tilecopy``, functions that complete copies.
 
     Args:
         functions: results of :meth:`tilecopy_core.Plan.cuda`.

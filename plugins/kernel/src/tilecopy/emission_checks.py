@@ -30,12 +30,12 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
     plan.emit(ptx, registry)
     why = None
     if ptx.blocks != around:
-        why = "it leaves a block (if_, loop) open, or closes one that it did not open"
+        why = "it leaves a block (if_, loop) open, or closes a block that it did not open"
     elif not are_checked(ptx.recent):
         why = why_malformed(ptx.recent, register_bits(ptx), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
         raise PluginError(
-            f"variant {plan.variant} ({plan.package}): its tilecopy_emit is faulty: {why}; set "
+            f"the tilecopy_emit of variant {plan.variant} ({plan.package}) is faulty: {why}; set "
             f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
         )
 
@@ -47,7 +47,7 @@ def register_bits(ptx: PtxBuilder) -> dict[str, int]:
 
 
 def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_be_empty: bool = False) -> str | None:
-    """Return the reason that the PTX of one copy is not valid in a kernel. Return None if the PTX is valid.
+    """Return why the PTX of one copy is not valid in a kernel, or None if the PTX is valid.
 
     The reason quotes the statement: no instruction at all (unless it may be empty), a ``ret`` or ``exit``, an unbalanced brace, a
     statement without ``;``, a branch to a label that the copy does not have, or a register that neither the copy nor the kernel declares.
@@ -103,7 +103,7 @@ def is_special(name: str) -> bool:
 
 
 def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
-    """Yield lines, with adjacent lines of text parsed into statements. A statement may span several lines."""
+    """Yield PTX statements. Adjacent lines of text are joined and parsed: a statement may span several lines."""
     text = ""
     for line in lines:
         if isinstance(line, Text):

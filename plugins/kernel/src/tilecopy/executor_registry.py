@@ -1,4 +1,4 @@
-"""The registry of executors, the objects that run built kernels: look-up by name, and the default.
+"""The registry of executors, which run built kernels. It finds an executor by name and chooses the default.
 
 A built kernel looks up its executor here when it is called; :mod:`tilecopy.executors` is a layer above built kernels.
 """
@@ -31,7 +31,7 @@ class Executor(Protocol):
     name: str
 
     def unavailable_reason(self, kernel: Any = None) -> str | None:
-        """Return the reason that the executor cannot run here, or cannot run this kernel. Return None if it can."""
+        """Return why the executor cannot run on this machine or cannot run ``kernel``, or None if it can."""
 
     def launch(
         self, kernel: Any, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None, stream: Any = None
@@ -88,7 +88,7 @@ def get_executor(name: str) -> Executor:
 
 
 def unavailable_reason(name: str) -> str | None:
-    """Return the reason that an executor cannot run on this machine, such as a missing package. Return None if it can.
+    """Return why an executor cannot run on this machine (such as a missing package), or None if it can.
 
     Raises:
         PluginError: the executor fails to load, or is not valid.

@@ -22,7 +22,7 @@ def symbols_in_order(value: Int) -> Iterator[Symbol]:
 
 
 def unique_name(stem: str, taken: Container[str], separator: str = "_") -> str:
-    """Return ``stem`` if it is not taken, else ``stem`` with the lowest number from 2 that gives a free name."""
+    """Return ``stem`` if that name is free, else the first free name of ``stem_2``, ``stem_3``, ..."""
     candidates = chain([stem], (f"{stem}{separator}{number}" for number in count(2)))
     return next(name for name in candidates if name not in taken)
 

@@ -1,4 +1,4 @@
-"""The harness of a copy: a minimal kernel that fills both memories, copies, waits, and stores the destination.
+"""The harness of a copy: a minimal kernel that fills source and destination, copies, waits, and stores the destination.
 
 The conformance kit and the pictures run their copies in it. ``tilecopy ptx`` writes only the copy. The costs use its placeholders
 for options that only a kernel has. :data:`COMPLETIONS` has a row of steps for each completion.
@@ -85,7 +85,7 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def stand_ins(record: Variant, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return placeholders for the options that a variant requires and ``options`` lacks: an mbarrier, or 0."""
+    """Return placeholder values for required options that ``options`` lacks. A placeholder is an mbarrier or 0."""
     missing = (option for option in record.options if option.required and options.get(option.name) is None)
     return {option.name: _stand_in(option) for option in missing}
 
@@ -102,7 +102,7 @@ def _stand_in(option: Option) -> Any:
 
 
 def declare(kernel: KernelBuilder, region: Region) -> Region:
-    """Return the same region of a new buffer that is declared in a kernel, as a parameter or as shared or local memory."""
+    """Declare a buffer like the region's buffer in a kernel, and return the same region of the new buffer."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
@@ -120,7 +120,7 @@ def declare(kernel: KernelBuilder, region: Region) -> Region:
 
 
 def element_storage(bits: int) -> tuple[str, int]:
-    """Return the integer type of the words of an element, and the number of words per element."""
+    """Return ``(dtype, count)``: an element of ``bits`` bits is stored as ``count`` integers of this dtype."""
     return (f"uint{bits}", 1) if bits <= 64 else ("uint64", bits // 64)
 
 
@@ -226,7 +226,7 @@ class Harness:
         """The mbarrier for the copy's option ``mbar``."""
         if self.mbarrier is None:
             raise RequestError(
-                f"{type(self).__name__}: the kernel has no mbarrier, because the copy's variant has no option mbar and does not need one"
+                f"{type(self).__name__}: the copy's variant must have an option mbar or complete on an mbarrier, got {getattr(self.copy.variant, 'name', None)!r}"
             )
         return self.mbarrier
 
@@ -244,7 +244,7 @@ class Harness:
         self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.copy.cta_group)
 
     def wait(self) -> None:
-        """Write a wait for this iteration's phase of the mbarrier. In a pair of CTAs, the second CTA waits for the first CTA."""
+        """Write a wait for this iteration's phase of the mbarrier. In a CTA pair, rank 1 waits for rank 0."""
         phase = self.turn % 2
         if self.copy.receivers:
             with self._receiving():
@@ -274,7 +274,7 @@ class Harness:
         return self.regions[side]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy, with the options that the kernel provides, such as ``mbar``."""
+        """Return the options of the copy. Add options that only a kernel can provide, such as ``mbar``."""
         options = dict(self.copy.options)
         for option in self.copy.variant.options if self.copy.variant is not None else ():
             if option.name in self.makers and option.name not in options:

@@ -44,7 +44,7 @@ class ParameterText:
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
-    """Return the lowest ``.version`` and ``.target`` for a module lowered for ``requested``.
+    """Return the lowest ``.version`` and ``.target`` that a module lowered for the target ``requested`` needs.
 
     A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on that and
     all newer ones. A module with an instruction that is not in the table keeps the requested target, and has the newest version in
@@ -55,7 +55,7 @@ def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
 
 
 def directive_of(ptx: str, name: str) -> str:
-    """Return the value of a directive at the head of a module, such as ``sm_90`` for ``.target``. Return "" if it is missing."""
+    """Return the value of a directive of a module, such as ``sm_90`` for ``.target``, or "" if it is missing."""
     return next((line.split()[1] for line in ptx.splitlines() if line.startswith(f"{name} ")), "")
 
 

@@ -1,4 +1,4 @@
-"""The shared memory of a kernel, and the registers of its addresses."""
+"""The shared memory of a kernel: the offset of each buffer, and registers that hold buffer addresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SharedPlan:
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer], target: Target) -> SharedPlan:
-        """Place buffers in order at aligned offsets. Return a record of the offsets. Raise PtxError if the target's limit is exceeded."""
+        """Place buffers in order at aligned byte offsets. Raise PtxError if they exceed the target's shared memory."""
         offsets: dict[Memory, int] = {}
         end = 0
         for buffer in buffers:
@@ -46,12 +46,12 @@ class SharedPlan:
 
 @attrs.define(slots=False, eq=False)
 class KernelBindings(Bindings):
-    """The bindings of a kernel, with the offsets of its shared buffers."""
+    """The register bindings of a kernel, with the offsets of shared buffers."""
 
     shared: SharedPlan = attrs.field(kw_only=True)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a shared buffer's address. Raise PtxError for a buffer of another kernel."""
+        """Return the register that holds a shared buffer's address. Raise PtxError if the kernel lacks the buffer."""
         shared, root = self.shared, emitter.blocks[0]
         if buffer.memory not in shared.buffers:
             raise PtxError(f"the shared buffer {buffer.name} must be declared by this kernel")

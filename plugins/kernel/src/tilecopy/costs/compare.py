@@ -197,7 +197,7 @@ def compare(
 
 
 def way(record: Variant, request: CopyRequest, registry: Registry) -> ComparisonRow:
-    """Return the row of one variant: its plan of a copy, with placeholders for options that it requires, and the cost."""
+    """Return the row of one variant. Options that the variant requires and the copy lacks get placeholder values."""
     names = {option.name for option in record.options}
     options = {name: value for name, value in request.options.items() if name in names}
     options |= stand_ins(record, options)

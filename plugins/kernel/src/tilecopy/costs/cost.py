@@ -1,4 +1,4 @@
-"""The function ``tc.cost(plan)``. It counts the cost of a copy from its PTX and addresses, without GPU or emulator."""
+"""The function ``tc.cost(plan)``. It counts a copy's cost from PTX and addresses, without a GPU or the emulator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FAR = 4096
 @total_ordering
 @frozen(order=False)
 class Cost(CopyCounts):
-    """The cost of one copy. ``a < b`` if ``a`` is expected to take less of the GPU's time per byte.
+    """The cost of one copy. ``a < b`` means that ``a`` is expected to take less GPU time per byte.
 
     Costs are ordered by :attr:`cycles` per byte, then by instructions per byte, then by registers. Costs with unknown traffic come after
     all others. The order is meant for an H200 on which all SMs move a large array by copies of this kind. The other attributes are the
@@ -46,7 +46,7 @@ class Cost(CopyCounts):
 
     @property
     def limits(self) -> dict[str, float]:
-        """A dict from each limit of an SM (DRAM, L2, lanes, ..) to the cycles of the copy with this limit alone."""
+        """A dict from each limit, such as ``dram``, to an SM's cycles per copy if only this limit applies."""
         return h200.MODEL.limits(self)
 
     @property
@@ -56,7 +56,7 @@ class Cost(CopyCounts):
 
     @property
     def cycles(self) -> float | None:
-        """The cycles per copy on an SM while all SMs execute such copies. None if the memory traffic is unknown."""
+        """An SM's cycles per copy while all SMs execute this copy, or None if the traffic is unknown."""
         return None if self.not_counted else h200.MODEL.cycles(self)
 
     @property
@@ -89,7 +89,7 @@ class Cost(CopyCounts):
 
 
 def count_text(count: float | None) -> str:
-    """Return a count as a string. None gives ``unknown``."""
+    """Return a count as a string, or ``unknown`` for None."""
     return "unknown" if count is None else f"{count:,.0f}"
 
 
@@ -126,7 +126,7 @@ def cost(plan: Plan, registry: Registry | None = None) -> Cost:
     try:
         counters = CopyInterpreter(lines, outside.known, outside.symbols, outside.tids, outside.aside).counters
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise PluginError(f"variant {plan.variant} ({plan.package}): its cost cannot be counted: {error}") from error
+        raise PluginError(f"the cost of variant {plan.variant} ({plan.package}) cannot be counted: {error}") from error
     bits = {name: bits for name, bits in register_bits(ptx).items() if bits > 1}
     before, after = outside.fragment_registers(request.src), outside.fragment_registers(request.dst)
     nbytes, shared_bytes = request.src.nbytes, _accessed_bytes(request, "shared", outside.symbols)
@@ -222,7 +222,7 @@ class _CountedBindings(Bindings):
 
     @property
     def aside(self) -> set[int]:
-        """The base addresses of the buffers in shared memory that are not operands, such as an mbarrier."""
+        """The base addresses of shared buffers that are not operands of the copy, such as an mbarrier."""
         return {base for memory, base in self._bases.items() if memory not in self._operands}
 
     def fragment_registers(self, region: Region) -> set[str]:

@@ -16,7 +16,7 @@ QUARTER = 4
 
 
 def explained(plan: Plan) -> list[tuple[str, str]]:
-    """Return the lines ``cost`` and ``better`` as pairs of name and text. Return [] if the cost cannot be counted."""
+    """Return the lines ``cost`` and ``better`` as pairs (name, text), or [] if the cost cannot be counted."""
     try:
         plan_cost = cost(plan)
     except TilecopyError:

@@ -1,4 +1,4 @@
-"""A model of the time that copies take on a GPU. It uses the copies' counts. Each GPU has a module with its data, such as :mod:`.h200`."""
+"""A model of the GPU time of a copy. The model uses the copy's counts and the data of a GPU, such as :mod:`.h200`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .traffic import SECTOR_BYTES
 
 @frozen
 class PathModel:
-    """The overhead coefficients of a data path between global memory and an SM. It adds to the bytes' transfer time.
+    """Overhead coefficients of a data path between global memory and an SM. The overhead is added to the transfer time.
 
     Attributes:
         crowded: the fraction of DRAM time that is added when ``crowd_bytes`` are in flight in each SM. It grows with the square of
@@ -77,7 +77,7 @@ class GpuModel:
         return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
     def limits(self, counts: CopyCounts) -> dict[str, float]:
-        """Return a dict from each limit, such as ``dram`` or ``lanes``, to an SM's cycles per copy if only this limit applies."""
+        """Return a dict from each limit, such as ``dram``, to an SM's cycles per copy if only this limit applies."""
         direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
         path = self.paths.get((counts.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes
@@ -100,7 +100,7 @@ class GpuModel:
         }
 
     def cycles(self, counts: CopyCounts) -> float:
-        """Return the cycles that an SM takes for one copy while all SMs execute such copies. Unknown traffic takes no time."""
+        """Return an SM's cycles per copy while all SMs execute this copy. Unknown traffic counts as zero."""
         limits = self.limits(counts)
         limits["lanes"] = max(limits["lanes"], limits.pop("issue"))  # these overlap in full: both are instructions
         sharpness = self.sharpness["store" if counts.stores else "load"]

@@ -97,7 +97,7 @@ class Counters:
 
 
 class CopyInterpreter:
-    """An interpreter of a copy's PTX lines. It runs when it is created; ``counters`` has the result.
+    """An interpreter of a copy's PTX lines. The constructor interprets all lines. ``counters`` has the result.
 
     Args:
         lines: instructions and labels, in order.

@@ -1,4 +1,4 @@
-"""Notes on plans with a high cost: the likely mistake, and what to do instead."""
+"""Notes on plans with a high cost. A note names the likely mistake and says what to do instead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _needs_of_one(other: Variant, lacks: Sequence[str]) -> str:
     """Return what a variant whose copies one thread issues needs: to be named, or the options in ``lacks``."""
     lacking = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
     remedy = f"only needs {lacking}: pass that too" if lacks else f"accepts the copy: pass variant={other.name!r}"
-    return f"is for copies by one thread and may need far fewer; it {remedy}"
+    return f"is for copies by one thread and may need far fewer instructions; it {remedy}"
 
 
 def _of_registers(count: int, request: CopyRequest) -> Note:
@@ -198,7 +198,7 @@ def _of_too_many(
     accepting = [way for way in ways if way.count and not way.lacks]
     if accepting:
         best = min(accepting, key=lambda way: way.count)
-        needs = f"accepts the copy and needs {best.count:,} per thread: pass variant={best.record.name!r}"
+        needs = f"accepts the copy and needs {best.count:,} instructions per thread: pass variant={best.record.name!r}"
         return [_of_instructions(start, chosen, best.record, needs)]
     if single and request.op == "copy_async" and not demanded:
         return [_of_copies(count, request, chosen, outcomes, registry)]

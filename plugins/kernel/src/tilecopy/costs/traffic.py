@@ -17,7 +17,7 @@ BANKS, BANK_BYTES = 32, 4
 
 
 def distinct_sectors(requests: Any, addresses: Any, sizes_bytes: Any, unit_bytes: int = SECTOR_BYTES) -> int:
-    """Return the number of sectors that requests touch. A sector that two requests touch counts twice.
+    """Return the number of sectors that memory requests touch. A sector that two requests touch counts twice.
 
     Args:
         requests: the request of each access, as an integer per warp and instruction, or one integer for all.

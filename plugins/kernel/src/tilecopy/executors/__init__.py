@@ -1,4 +1,4 @@
-"""Parts for executors, the objects that run built kernels (entry points ``tilecopy.executors.v1``).
+"""Functions and classes for packages that provide executors (entry points ``tilecopy.executors.v1``).
 
 A package that has an executor, or that launches kernels itself, imports from here.
 """

@@ -45,7 +45,7 @@ _GPU = (2, 13)
 
 
 def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None, view: View) -> Binding:
-    """Return arguments bound to a kernel's parameters. Raise LaunchError if an argument does not fit or a region leaves its array."""
+    """Bind arguments to parameters. Raise LaunchError if an argument does not fit or a region is out of bounds."""
     passed = [parameter for parameter in kernel.parameters if parameter.takes_argument]
     if len(arguments) != len(passed):
         names = ", ".join(p.name for p in passed)
@@ -201,13 +201,13 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
         storage_bytes, offset = tensor.untyped_storage().nbytes(), tensor.storage_offset()
         itemsize = tensor.element_size()
     except Exception as error:  # a wrapper has no storage
-        raise LaunchError(f"{where}: the {type(tensor).__name__} has no storage: {error}") from error
+        raise LaunchError(f"{where}: the {type(tensor).__name__} must have storage: {error}") from error
     last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
     needed_bytes = (last + 1) * itemsize
     if storage_bytes < needed_bytes:
         raise LaunchError(
             f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} needs {needed_bytes} bytes, but the "
-            f"tensor's storage has {storage_bytes}: the storage was freed or made smaller (untyped_storage().resize_); restore the storage"
+            f"tensor's storage has {storage_bytes} bytes: the storage was freed or made smaller (untyped_storage().resize_); restore the storage"
         )
 
 
@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read arrays of a type. Return None for an unknown type. ``is_complex`` adds the conjugate bit."""
+    """Return expressions that read arrays of a class, or None if it is unknown. ``is_complex`` adds ``is_conj()``."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -239,7 +239,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that evaluates ``facts`` and ``address`` of :func:`reads_of` for an array. Return None for an unknown type."""
+    """Return a function that reads an array's facts and address (:func:`reads_of`), or None for an unknown class."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None
@@ -248,7 +248,7 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that compares other torch tensors with ``tensors``. Return None if torch has no guards.
+    """Return a function that compares torch tensors with ``tensors``, or None if torch.compile has no guards for them.
 
     The function compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
@@ -382,7 +382,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """Return a uint8 view of host memory from an array's lowest element to its highest; ``facts`` keeps the memory alive."""
+    """Return an array's host memory, lowest to highest address, as uint8. ``facts`` keeps the memory alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
@@ -399,7 +399,7 @@ class HostSpan:
 
 
 def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
-    """Return the ranges of host memory of a launch's arguments. A device can hold a copy of each range.
+    """Return the ranges of host memory that a launch's arguments use. An executor can copy each range to a device.
 
     Arguments that overlap (for example columns of one array) share a range if the kernel writes one of them. With a copy of each, the
     writes through one argument would be lost in the other.
@@ -462,7 +462,7 @@ class HostArguments:
         arguments=instance_of("a tuple of arguments", tuple, list),
     )
     def of(cls, kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | int | None) -> HostArguments:
-        """Return the host arguments of a kernel, after all checks.
+        """Check a kernel's arguments and return them as :class:`HostArguments`.
 
         Raises:
             LaunchError: an argument does not fit its parameter or is not in host memory.
@@ -479,7 +479,7 @@ class HostArguments:
     def pack_parameters(
         self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
-        """Return the bytes of each parameter, in order. Every array must have an address.
+        """Return the bytes of each parameter, in the kernel's order. ``addresses`` must have every array.
 
         Args:
             kernel: the kernel that is launched.

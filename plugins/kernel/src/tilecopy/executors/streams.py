@@ -1,4 +1,4 @@
-"""CUDA streams: the ``stream=`` of a launch, or the current stream of the framework that its arrays come from."""
+"""Functions that find the CUDA stream of a launch: ``stream=``, or the current stream of the arrays' framework."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def stream_device(stream: Any) -> int | None:
-    """Return the GPU of a stream object of torch, CuPy or cuda.core. Return None if the object has no GPU attribute."""
+    """Return the GPU index of a stream of torch, CuPy or cuda.core, or None if the stream object has no index."""
     device = attribute(stream, "device")
     for number in (attribute(device, "index"), attribute(device, "device_id"), attribute(stream, "device_id")):
         if type(number) is int and number >= 0:
@@ -66,7 +66,7 @@ def stream_device(stream: Any) -> int | None:
 
 
 def framework_of(kind: type) -> str:
-    """Return the framework of an array type: ``"torch"``, ``"cupy"`` or ``"jax"``. Return ``""`` for another type.
+    """Return the framework of an array class: ``"torch"``, ``"cupy"``, ``"jax"``, or ``""`` for any other class.
 
     A class that is derived from a framework's class belongs to that framework.
     """
@@ -75,7 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads the current stream of torch or CuPy on a GPU. Return None if the framework is another or is not loaded."""
+    """Return a function that reads torch's or CuPy's current stream, or None for other or unloaded frameworks."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None
@@ -86,7 +86,7 @@ def current_stream(framework: str, device: int) -> CurrentStream | None:
 
 
 def capturing_framework() -> str:
-    """Return the name of a framework whose current stream is being captured into a graph, else "". An allocation would end the capture."""
+    """Return the name of a framework whose current stream is being captured into a CUDA graph, or "" if none is."""
     for name, captures in _CAPTURES.items():
         module = sys.modules.get(name)
         with suppress(Exception):  # no GPU, or a version without this function
@@ -96,7 +96,7 @@ def capturing_framework() -> str:
 
 
 def enable_torch_peer_access(device: int, other: int) -> None:
-    """Enable access from one GPU to torch's memory on another by a copy between these GPUs. Do nothing without torch."""
+    """Make torch copy between two GPUs, so that ``device`` can access torch's memory on ``other``."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
@@ -111,7 +111,7 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """Return a reader of the ``stream`` entry of a CUDA array interface. Return None if the entry is None.
+    """Return a function that returns the ``stream`` entry of a CUDA array interface, or None if the entry is None.
 
     Raises ValueError if the entry is not a stream. 0 is not allowed, because it could be either default stream.
     """
@@ -125,7 +125,7 @@ def exported_stream(number: Any) -> CurrentStream | None:
 
 @checked(LaunchError, what=TEXT, readers=_READERS)
 def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
-    """Return a function that reads the current stream that all arguments have in common.
+    """Return a function that reads the current stream that the arguments' frameworks share.
 
     Args:
         what: the name of what is launched, for messages.
@@ -147,6 +147,6 @@ def _common_handle(what: str, readers: Mapping[str, CurrentStream]) -> int:
         handle_list = ", ".join(f"{name} on 0x{number:x}" for name, number in handles.items())
         raise LaunchError(
             f"{what}: the arguments' frameworks must have the same current stream, got {handle_list}; pass stream=, and make that "
-            "stream wait for the others"
+            "stream wait for the other streams"
         )
     return next(iter(handles.values()))

@@ -1,1 +1,1 @@
-"""Kernels around tile copies: KernelBuilder describes one, ``build`` lowers it, and an executor launches the built kernel."""
+"""Kernels around tile copies. KernelBuilder describes a kernel, ``build`` lowers it, and an executor launches it."""

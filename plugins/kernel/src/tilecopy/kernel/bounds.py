@@ -1,4 +1,4 @@
-"""Checks that integers stay in their ranges and regions inside their buffers, with facts from conditions and loops.
+"""Checks that integers are in range and regions are in bounds. The checks use facts from conditions and loops.
 
 A *fact* is an integer that is not negative when a statement is executed (``i < n`` gives ``n - i - 1``). The enclosing
 conditions and loops of a statement give alternatives. Each is a tuple of facts that hold together.
@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the logical and of two lists of alternatives. If the result is too long, return ``left`` (the outer conditions)."""
+    """Return the conjunction of two lists of alternatives, or ``left`` (the outer conditions) if it is too long."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -62,7 +62,7 @@ def facts_from(condition: Condition, *, negated: bool = False) -> Alternatives:
 
 
 def normalize(fact: Int) -> Int:
-    """Return the strongest form of ``fact >= 0``: divided by the coefficients' gcd, with the constant term rounded down.
+    """Tighten ``fact >= 0``: divide by the gcd of the coefficients, and round the constant term down.
 
     The constant is first rounded down to a multiple of the divisor of the terms (a size may be a multiple of 64).
     """
@@ -77,7 +77,7 @@ def normalize(fact: Int) -> Int:
 
 
 def derive(fact: Int) -> Facts:
-    """Return a fact, then facts with dividends in place of its quotients. For example, ``e // d >= q`` gives ``e >= q * d``."""
+    """Return a fact, and facts with fewer quotients that follow from it: ``e // d >= q`` gives ``e >= q * d``."""
     fact = normalize(fact)
     for quotient, coefficient in terms_of(fact):
         if quotient.op == "//":
@@ -127,14 +127,14 @@ def never_negative(value: Int) -> bool:
 
 
 def contradict(facts: Sequence[Int]) -> bool:
-    """Return True if the facts exclude each other, so that they never hold together."""
+    """Return True if the facts contradict each other."""
     return any(
         proves((*facts[:position], *facts[position + 1 :]), sub(-1, fact)) for position, fact in enumerate(facts)
     )
 
 
 def never(known: Alternatives) -> bool:
-    """Return True if the facts of every alternative exclude each other, so that no thread executes the statement."""
+    """Return True if the facts of every alternative contradict each other, so that no thread executes the statement."""
     return all(contradict([derived for fact in facts for derived in derive(fact)]) for facts in known)
 
 
@@ -159,7 +159,7 @@ def atom_facts(values: Sequence[Int]) -> list[Int]:
 
 
 def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
-    """Return symbols with tighter bounds, derived from the facts that contain a single symbol."""
+    """Return a dict from symbols to copies with tighter bounds. The bounds come from facts that contain one symbol."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
     for fact in facts:
         terms = terms_of(fact)
@@ -181,7 +181,7 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Return facts and values with the bounds of :func:`symbol_bounds` applied. The facts include :func:`atom_facts`."""
+    """Return facts and values with the bounds of :func:`symbol_bounds`. Add the facts of :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     near_facts = [substitute(fact, bounds) for fact in facts]
@@ -189,7 +189,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
-    """Return a region with replaced symbols in its starts. Mark each end that the facts prove to be inside the buffer."""
+    """Replace symbols in a region's starts. Mark each end of the region that is proved to be inside the buffer."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
     if not all(known):
         return region  # an alternative has no facts
@@ -233,7 +233,7 @@ class Bound:
     extent: Int | None = None
 
     def holds(self, facts: Facts) -> bool:
-        """Return True if :meth:`check` passes for all values for which these facts are true."""
+        """Return True if :meth:`check` passes for all values for which ``facts`` hold."""
         try:
             attrs.evolve(self, known=conjunction(self.known, (facts,))).check({})
         except LayoutError:
@@ -241,7 +241,7 @@ class Bound:
         return True
 
     def check(self, replacements: Mapping[Symbol, Int]) -> None:
-        """Raise :class:`LayoutError` unless the integer provably stays in its range."""
+        """Raise :class:`LayoutError` if the integer cannot be proved to be in the range."""
         value, most = substitute(self.value, replacements), substitute(self.most, replacements)
         if never_negative(sub(value, self.least)) and never_negative(sub(most, value)):
             return
@@ -258,7 +258,7 @@ class Bound:
             if self.extent is None:
                 past = "" if upper is None else f": it may be too large by {sub(upper, limit)}"
                 raise LayoutError(
-                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast, or bound a scalar by upper={at}"
+                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast; else declare a scalar with a smaller upper={at}"
                 )
             known = ""
             if isinstance(self.extent, Expr) and replacements:
@@ -270,7 +270,7 @@ class Bound:
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """Return the checks that a region stays inside its buffer, given the facts that hold at its statement."""
+    """Return checks that a region is inside its buffer. ``known`` has the facts that hold where the region is used."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(

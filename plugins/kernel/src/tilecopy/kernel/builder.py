@@ -55,7 +55,7 @@ _PROXY_SPACE = Validator(
 def as_method(
     write: Callable[Concatenate[PtxBuilder, P], None], together: Scope | None = None, **kinds: Validator
 ) -> Callable[Concatenate[KernelBuilder, P], None]:
-    """Return a method of KernelBuilder that records a call of ``write`` with the method's arguments. The build makes the call.
+    """Return a KernelBuilder method that records its arguments. The build calls ``write`` with the recorded arguments.
 
     The method checks its arguments by validators, ``kinds``. The build checks that all threads of the scope ``together`` execute the
     instruction together (of a CTA, its size does not matter).
@@ -79,7 +79,7 @@ def as_method(
         def lower(ptx: PtxBuilder) -> None:
             if together is not None and (why := active.why_split(together)):
                 raise RequestError(
-                    f"{write.__name__}: all threads of a {together.kind} must execute this call together: {why}; move it out of the condition"
+                    f"{write.__name__}: all threads of a {together.kind} must execute this call together: {why}; move the call out of the condition"
                     + (", or use a named_barrier for whole warps" if together.kind == "cta" else "")
                 )
             write(ptx, *rest, **named)
@@ -116,7 +116,7 @@ class KernelBuilder(Recorder):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
         raise RequestError(
             f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel and pickle or save the built kernel, or "
-            "call the function that describes it again"
+            "call the function that describes the kernel again"
         )
 
     # ------------------------------------------------------------------------------------------- declarations
@@ -257,7 +257,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """Declare a buffer in registers. The thread axes of its layout give the thread of an element. The axis ``m`` gives the register."""
+        """Declare a buffer in registers. The layout maps elements to threads, and to registers by the axis ``m``."""
         return self._new_buffer("local", name, shape, dtype, layout=layout)
 
     def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
@@ -278,7 +278,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """Return one thread's registers of a local buffer as a flat buffer. Indices of the flat buffer must be constants."""
+        """Return a thread's registers of a local buffer as a 1-D buffer. All indices into it must be constants."""
         self._check_buffer(fragment, "registers: fragment must be a local buffer, got", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -359,7 +359,7 @@ class KernelBuilder(Recorder):
         for leaf in leaves(condition):
             if isinstance(leaf, ElectOne) and leaf.kernel is not self:
                 raise RequestError(
-                    f"if_: condition: elect does not belong to kernel {self.name}: call elect() on this builder"
+                    f"if_: elect() in the condition must belong to kernel {self.name}: call elect() on this builder"
                 )
         for operand in operands_of(condition):
             if is_int_like(operand):
@@ -650,7 +650,7 @@ class KernelBuilder(Recorder):
         return holder
 
     def inline_ptx(self, text: str, *operands: Any, out: Sequence[Region] = ()) -> None:
-        """Write PTX text. The fields ``{0}``, ``{1}`` .. are replaced by the operands, then by the regions of ``out``.
+        """Write PTX text. The operands, then the regions of ``out``, replace the fields ``{0}``, ``{1}``, ...
 
         Args:
             text: instructions. Labels and registers that it declares inside ``{{ }}`` are local to it.

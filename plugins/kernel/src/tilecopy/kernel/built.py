@@ -212,7 +212,7 @@ class BuiltKernel:
 
     @checked(ptx_line=ANY_INTEGER)
     def source_location(self, ptx_line: int) -> str:
-        """Return the statement and source line of a PTX line (counted from 1). Return "" if no statement emitted the line."""
+        """Return the statement and source line that emitted a PTX line (counted from 1), or "" if no statement did."""
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
@@ -232,7 +232,7 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """Return the indices loaded from memory that an executor must check, with their bounds as numbers.
+        """Return the checks, with numbers as bounds, of indices that the kernel loads from memory.
 
         Args:
             numbers: values of sizes and scalars, by name.
@@ -258,7 +258,7 @@ class BuiltKernel:
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
-        """Return the grid of a launch: the argument, else the grid given at build. A count may be 0 if it depends on sizes.
+        """Return the grid of a launch: ``grid``, else the grid of the build. CTA counts that depend on sizes may be 0.
 
         Args:
             grid: the grid of the launch, or None.
@@ -376,7 +376,7 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)`` for arrays that differ from the arguments only in their addresses.
+        """Return a function ``launch(addresses, stream=None)`` for arrays like the arguments at other addresses.
 
         This is for libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
         launch checks only the alignment of the addresses. Without ``stream=`` a launch uses the
@@ -426,13 +426,13 @@ class BuiltKernel:
 
 
 def check_cluster(name: str, grid: Dim3, cluster: Dim3 | None) -> None:
-    """Raise :class:`LaunchError` if a cluster does not divide the grid of a kernel."""
+    """Raise :class:`LaunchError` if the grid is not a multiple of the cluster in each dimension."""
     if cluster is not None and any(g % c for g, c in zip(grid, cluster, strict=True)):
         raise LaunchError(f"kernel {name}: the grid must be a multiple of the cluster {cluster}, got {grid}")
 
 
 def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers: Mapping[Symbol, Int]) -> None:
-    """Raise :class:`LayoutError` if a region can leave its buffer with this grid, cluster and values of symbols."""
+    """Raise :class:`LayoutError` if a region can be out of bounds with this grid, cluster and symbol values."""
     replacements = {**numbers, **bounded_by(grid)}
     if cluster is not None:
         replacements[only_symbol(cluster_rank())] = cluster_rank(prod(cluster))
@@ -445,7 +445,7 @@ def check_all(bounds: Sequence[Bound], grid: Dim3, cluster: Dim3 | None, numbers
 
 
 def dim3(value: Sequence[int] | int, what: str, error: type[TilecopyError] = RequestError) -> Dim3:
-    """Return the size of a grid or cluster as three positive counts. Missing counts are 1. Raise ``error`` if it is not valid."""
+    """Return the x, y, z counts of a grid or cluster; missing counts are 1. Raise ``error`` if a count is invalid."""
     counts = [integer(count) or 0 for count in (value if isinstance(value, (tuple, list)) else (value,))]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
         raise error(f"{what} must be one to three positive integers, got {short_repr(value)}")

@@ -72,7 +72,7 @@ def constant(number: float, type: str) -> str:
 
 
 def from_storage(ptx: PtxBuilder, raw: Register, dtype: DType) -> Register:
-    """Return a register with a loaded value in its compute type, or with the raw bits if the type has no arithmetic."""
+    """Convert a loaded value to its compute type, or return the raw bits if the dtype has no arithmetic."""
     if dtype.name == "float16":
         return emit(ptx, "b32", "cvt.f32.f16", emit(ptx, "b16", "cvt.u16.u32", raw))
     if dtype.name == "bfloat16":
@@ -91,7 +91,7 @@ def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> R
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return an integer wrapped around to its type if the type is narrower than 32 bits."""
+    """Return an integer wrapped around to its dtype. Integers of 32 bits or more are returned unchanged."""
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"
@@ -101,7 +101,7 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 def convert(
     ptx: PtxBuilder, register: Register, source: DType, wanted: DType, rounding: str, saturate: bool
 ) -> Register:
-    """Return a value converted to the dtype ``wanted``: in its compute type, or as bits if ``wanted`` is :func:`narrow`."""
+    """Convert a value to ``wanted``. Return the bits to store if ``wanted`` is :func:`narrow`, else a value."""
     have, want = register_type(source), register_type(wanted)
     if source.name in FLOAT8:
         pair = emit(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", emit(ptx, "b16", "cvt.u16.u32", register))
@@ -128,7 +128,7 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Return True if a cast to a type gives the bits to store, not a value in its compute type (16-bit floats and float8)."""
+    """Return True if a cast to this dtype gives the bits to store: 16-bit floats and float8."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 

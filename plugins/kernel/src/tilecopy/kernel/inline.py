@@ -55,12 +55,12 @@ class InlineText:
         del self._names, self._scopes, self._labels
 
     def write(self, ptx: PtxBuilder) -> None:
-        """Write the text with the registers and addresses of its operands. Raise RequestError if the text names a dynamic buffer."""
+        """Write the text with operands in its fields. Raise RequestError if it names a dynamic shared buffer."""
         bindings = ptx.bindings
         if self._variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(
-                f"inline_ptx: {', '.join(self._variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are dynamic and "
-                "have no variables: pass k.address(element)"
+                f"inline_ptx: {', '.join(self._variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are in "
+                "dynamic shared memory and have no PTX variables: pass k.address(element)"
             )
         texts = [_registers(ptx, operand, copied=n in self._copied) for n, operand in enumerate(self._operands)]
         ptx.raw(self._text.format(*texts))
@@ -140,8 +140,8 @@ class InlineText:
             if text != _mark(number, element):
                 raise self._error(
                     line,
-                    f": {{{number}}} is the element {element} and already has brackets: write only {{{number}}}, or pass its address, "
-                    f"k.address(element), and write [{{{number}}} + 4]",
+                    f": {{{number}}} is the element {element} and already has brackets: write only {{{number}}}, or pass "
+                    f"k.address(element) and write [{{{number}}} + 4]",
                 )
             if not takes_addresses:
                 raise self._error(
@@ -197,7 +197,7 @@ def _is_of_the_kernel(name: str) -> bool:
 
 
 def check_fields(text: Any, count: int) -> None:
-    """Raise RequestError unless each field of a PTX text is the index of an operand, from 0 to ``count - 1``."""
+    """Raise RequestError if a field of a PTX text is not the index of an operand, from 0 to ``count - 1``."""
     if not isinstance(text, str):
         raise RequestError(f"inline_ptx: text must be a string, got {short_repr(text)}")
     try:
@@ -216,7 +216,7 @@ def check_fields(text: Any, count: int) -> None:
 
 
 def check_outputs(out: Any) -> None:
-    """Raise RequestError unless ``out`` is a sequence of fragment regions that share no register."""
+    """Raise RequestError if ``out`` is not a sequence of fragment regions, or if two regions share a register."""
     if not isinstance(out, (tuple, list)):
         raise RequestError(f"inline_ptx: out must be a sequence of regions of fragments, got {short_repr(out)}")
     taken = set[tuple[Memory, int]]()

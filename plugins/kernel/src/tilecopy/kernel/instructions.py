@@ -90,7 +90,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once at an mbarrier, with release semantics unless ``relaxed``. The scope is the cluster for another CTA's mbarrier."""
+    """Arrive once at an mbarrier, release or relaxed. The scope is the cluster for another CTA's mbarrier."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"
@@ -100,7 +100,7 @@ def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None
 
 
 def mbarrier_wait(ptx: PtxBuilder, barrier: Address, parity: Int, *, cluster: bool) -> None:
-    """Write a loop of ``try_wait`` until the phase with this parity has completed, with acquire at CTA or cluster scope."""
+    """Write a loop that waits until the mbarrier phase with this parity has completed, with acquire semantics."""
     phase = ptx.operand(parity % 2)
     label, done = ptx.new_label("wait"), ptx.reg("pred")
     ptx.place(label)

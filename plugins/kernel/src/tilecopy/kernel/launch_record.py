@@ -1,4 +1,4 @@
-"""The launch record of a saved kernel: the msgspec types that check the JSON file, and the digest.
+"""The launch record (JSON) of a saved kernel: msgspec types that check the record, and a function for its SHA-256.
 
 The record has the parameters in order, block, grid, cluster, dynamic shared memory, target, and the checks before a
 launch. Integers that are known only at launch are expressions of the parameters' names, in which ``//`` rounds down.
@@ -42,7 +42,7 @@ class SavedPlan:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """The base class of the types of the launch record. A file with an unknown field is rejected."""
+    """The base class of the launch record's types. A JSON file with an unknown field is rejected."""
 
 
 class ParameterRecord(Record, frozen=True, tag_field="kind"):
@@ -187,6 +187,6 @@ class LaunchRecord(Record, frozen=True):
 
 
 def digest(record: Mapping[str, Any], text: str) -> str:
-    """Return the SHA-256 of three parts: the record (JSON with sorted keys and an empty digest), a zero byte, the PTX text."""
+    """Return the SHA-256 of the record as JSON (sorted keys, empty digest), then a zero byte, then the PTX text."""
     record_text = json.dumps({**record, "sha256": ""}, sort_keys=True)
     return hashlib.sha256(f"{record_text}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

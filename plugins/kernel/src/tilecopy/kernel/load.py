@@ -63,11 +63,11 @@ def _text_of(path: Path) -> str:
 
 
 def kernel_of(record: Any, text: str, where: str) -> BuiltKernel:
-    """Return the kernel of a launch record. Raise LaunchError, with ``where``, if the record is invalid or does not match the PTX."""
+    """Return the kernel of a launch record. Raise LaunchError if the record is invalid or does not match the PTX."""
     form = record.get("format") if isinstance(record, dict) else record
     if form != schema.FORMAT:
         raise LaunchError(
-            f"{where} must be a launch record that kernel.save wrote: format must be {schema.FORMAT!r}, got {short_repr(form)}"
+            f"{where}: format must be {schema.FORMAT!r}, got {short_repr(form)}: load a folder that kernel.save wrote"
         )
     if record.get("format_version") != schema.FORMAT_VERSION:
         raise LaunchError(

@@ -161,12 +161,12 @@ def _sizes(described: Description) -> dict[str, SizeParameter]:
 def _cluster(value: Sequence[int] | int, target: Target) -> Dim3:
     cluster = dim3(value, "cluster")
     if not target.has("cluster"):
-        raise RequestError(f"cluster: {prod(cluster)} CTAs need a target of sm_90 or newer, got {target}")
+        raise RequestError(f"a cluster of {prod(cluster)} CTAs needs a target of sm_90 or newer, got {target}")
     return cluster
 
 
 def grid_of(value: Sequence[Int] | Int) -> tuple[Int, Int, Int]:
-    """Return a grid as three counts, integers or symbolic. Missing counts are 1."""
+    """Return the x, y and z counts of a grid, as integers or symbolic integers. Missing counts are 1."""
     counts: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     if not symbolic(counts):
         return dim3(value, "grid")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A search for the opcode that is the most similar to a misspelt one, for notes on inline PTX."""
+"""A search for the known opcode that is most similar to a misspelt opcode, for notes on inline PTX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALIKE = 0.8
 
 
 def nearest_opcode(opcode: str) -> str:
-    """Return the opcode of the table that is the most similar to a misspelt one. Return "" if none is similar."""
+    """Return the known opcode that is most similar to a misspelt opcode, or "" if no opcode is similar."""
     with LOCK:
         from difflib import get_close_matches
     word, *modifiers = opcode.split(".")

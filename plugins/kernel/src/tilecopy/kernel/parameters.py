@@ -1,4 +1,4 @@
-"""The parameters of a kernel, with the checks of their arguments and their bytes in the parameter space.
+"""The parameters of a kernel. A parameter checks its argument and encodes the bytes that a launch passes.
 
 A launch binds the parameters in three steps, the same for every executor:
 
@@ -102,7 +102,7 @@ class Binding:
 
 @frozen
 class TensorMapArgs:
-    """A frozen record of a :class:`tilecopy_partitions.TensorMap` with the values of a launch. ``array`` is the parameter's name."""
+    """A frozen record of a tensor map with the values of a launch. ``array`` is the name of the array parameter."""
 
     array: str
     address: int
@@ -145,10 +145,10 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Read the argument (None if there is none) into the binding. Raise LaunchError if the argument's type is wrong."""
+        """Read the argument into the binding. Raise LaunchError if the type is wrong. Computed parameters get None."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Raise LaunchError, with the parameter, the value and the rule, unless the bound value fits the declaration."""
+        """Raise LaunchError if the bound value does not fit the declaration. The message quotes both."""
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
@@ -241,7 +241,7 @@ class ArrayParameter(Parameter):
     def _check_dtype(self, where: str, array_dtype: Any) -> None:
         if self.dtype.bits < 8:
             raise LaunchError(
-                f"{where}: dtype must be {self.dtype}, got {array_dtype}. A kernel packs {8 // self.dtype.bits} of these into a byte, but arrays "
+                f"{where}: dtype must be {self.dtype}, got {array_dtype}. A kernel packs {8 // self.dtype.bits} elements into a byte, but arrays "
                 "do not: declare uint8 with the packed shape"
             )
         if not getattr(array_dtype, "isnative", True):
@@ -282,7 +282,7 @@ def value_of(number: Int, numbers: Mapping[str, int]) -> int:
 
 
 def with_values(declared: tuple[Int, ...], values: tuple[int, ...]) -> str:
-    """Return a shape or grid as a string, with its values if they depend on sizes and scalars."""
+    """Return a shape or grid as a string such as ``(n, 8) = (64, 8)``, or only the values if no count is symbolic."""
     if all(isinstance(count, int) for count in declared):
         return f"{values}"
     return f"({', '.join(map(str, declared))}{',' * (len(declared) == 1)}) = {values}"
@@ -306,7 +306,7 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
-        """Bind a value. Raise LaunchError if it is outside the declared bounds or not a multiple of the divisor."""
+        """Bind a value. Raise LaunchError if the value is out of bounds or not a multiple of the divisor."""
         if not self.lower <= number <= self.upper:
             raise LaunchError(
                 f"{where} must be from {self.lower} to {self.upper} as declared, got {short_repr(number)}{source}{remedy}"
@@ -334,7 +334,7 @@ class ScalarParameter(NumberParameter):
     def declare(
         cls, name: str, dtype: str = "int32", *, multiple_of: int = 1, lower: int = 0, upper: int | None = None
     ) -> ScalarParameter:
-        """Return the parameter that :meth:`KernelBuilder.scalar` declares, with plain integers as bounds.
+        """Return the parameter that :meth:`KernelBuilder.scalar` declares. The bounds must be plain integers.
 
         The kernel computes with 32-bit registers as signed numbers. So a uint32 that may be above 2**31 - 1 (declare it:
         ``upper=2**32 - 1``) is passed in 64 bits.
@@ -371,7 +371,7 @@ class ScalarParameter(NumberParameter):
 
 @frozen
 class Extent:
-    """A dimension from which a size is read. Its extent, or its stride in elements, is ``factor * size + constant``."""
+    """A dimension that gives a size. The extent (or the stride in elements) is ``factor * size + constant``."""
 
     array: str
     dim: int
@@ -381,13 +381,13 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """The description of the dimension (or its stride) for messages."""
+        """A phrase for messages that names the dimension, or the dimension's stride."""
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
 @frozen
 class SizeParameter(NumberParameter):
-    """A size that each launch reads from the shapes of arrays, or from their strides. The caller passes no argument for it.
+    """A size that each launch reads from the shapes or strides of arrays. The caller passes no argument for the size.
 
     Attributes:
         sources: the dimensions whose extent or stride is the size (or a multiple of it plus a constant). They must agree.
@@ -402,7 +402,7 @@ class SizeParameter(NumberParameter):
 
     @classmethod
     def declare(cls, name: str, *, multiple_of: int = 1, lower: int = 1, upper: int = _B32[1]) -> SizeParameter:
-        """Return a size with its declared bounds and divisor. Its ``sources`` are added when all arrays are declared."""
+        """Return a size with declared bounds and divisor. :meth:`read_from` adds ``sources`` later."""
         what = f"size {name}"
         divisor, low, high = _declared_integers(what, multiple_of, lower, upper)
         if not 0 <= low <= 2**62 or high > 2**62:
@@ -412,12 +412,12 @@ class SizeParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", (), divisor, low, high)
 
     def symbol(self) -> Symbol:
-        """Return a new symbol of the size, with its bounds rounded to multiples of the divisor."""
+        """Return a new symbol for the size. The symbol's bounds are rounded to multiples of the divisor."""
         by = self.multiple_of
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with its sources: the extents, or else the strides, that depend only on this size."""
+        """Return the size with ``sources``: array extents that depend only on this size, else such strides."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -429,11 +429,11 @@ class SizeParameter(NumberParameter):
                 return attrs.evolve(self, sources=tuple(sources))
         raise RequestError(
             f"size {self.name} cannot be read from the arguments, because no param has an extent or stride of {self.name} (or a multiple of "
-            "it plus a constant); declare such a param, or make the size a scalar"
+            f"{self.name} plus a constant); declare such a param, or make the size a scalar"
         )
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind the size. All its sources must give the same value."""
+        """Bind the size. Raise LaunchError if two ``sources`` give different values."""
         where = f"kernel {binding.kernel}, size {self.name}"
         sizes: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
@@ -496,7 +496,7 @@ class ComputedParameter(Parameter):
 
     @property
     def type(self) -> str:
-        """The alignment and type of a byte array. In PTX, the length follows the parameter's name."""
+        """The alignment and PTX type of a byte array, such as ``align 64 .b8``."""
         return f"align {self.recipe.align_bytes} .b8"
 
     def read(self, argument: Any, binding: Binding) -> None:
@@ -523,7 +523,7 @@ class BytesParameter(ComputedParameter):
     recipe: HostBytes = attrs.field(eq=_bytes_key)
 
     def encode(self, binding: Binding) -> bytes:
-        """Call the function and return its bytes. Raise LaunchError if it fails or returns another number of bytes."""
+        """Call the function and return the bytes. Raise LaunchError if the call fails or the byte count is wrong."""
         make, size_bytes = self.recipe.make, self.recipe.size_bytes
         where = f"kernel {binding.kernel}, parameter {self.name}"
         addresses = tuple(binding.addresses[array.name] for array in self.recipe.arrays)
@@ -595,7 +595,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter that a recipe computes. Raise RequestError if the recipe uses other arrays or scalars than these."""
+    """Return the parameter that a recipe computes. Raise RequestError if it uses an unlisted array or scalar."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter

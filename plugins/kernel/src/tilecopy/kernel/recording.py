@@ -88,7 +88,7 @@ class Recorder:
     def _claim(self, name: str, what: str) -> None:
         if what in ("param", "scalar") and name in LAUNCH_OPTIONS:
             raise RequestError(
-                f"{what} name {name!r} is a keyword argument of launches, kernel(.., {name}=..); choose another name"
+                f"{what} name {name!r} must not be a keyword argument of launches, kernel(.., {name}=..); choose another name"
             )
         if name in self._names:
             raise RequestError(f"{what} name {name!r} is already used in kernel {self.name}; choose another name")
@@ -106,7 +106,7 @@ class Recorder:
             if is_thread_id(symbol) and symbol.upper is not None and symbol.upper < self.threads - 1:
                 raise RequestError(
                     f"{what}: {value} uses thread_id() of a kernel with {symbol.upper + 1} threads, but kernel {self.name} has "
-                    f"{self.threads}: call thread_id() on this builder"
+                    f"{self.threads} threads: call thread_id() on this builder"
                 )
             if symbol.register or symbol in scalars or any(symbol in frame.values for frame in self._stack):
                 continue

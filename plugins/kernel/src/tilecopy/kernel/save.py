@@ -40,7 +40,7 @@ def save_kernel(kernel: Any, folder: str | Path) -> Path:
 
 
 def record_of(kernel: Any) -> dict[str, Any]:
-    """Return the launch record of a kernel as JSON values. Raise RequestError if a recipe's function cannot be imported by name."""
+    """Return a kernel's launch record as JSON values. Raise RequestError if a function cannot be imported by name."""
     names = _SymbolNames(kernel.scalars)
     records, offset = list[Any](), 0
     for parameter in kernel.parameters:
@@ -97,13 +97,13 @@ class _SymbolNames:
         return self._names[symbol]
 
     def texts(self, value: Any) -> Any:
-        """Return a value with each symbolic integer, also in tuples, replaced by a Python expression of symbol names."""
+        """Return a value or a tuple of values, with Python expressions in place of symbolic integers."""
         if isinstance(value, tuple):
             return tuple(map(self.texts, value))
         return as_python(value, self.of) if isinstance(value, Expr) else value
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
-        """Return the records of all named symbols: symbols of parameters, and symbols passed to :meth:`of`."""
+        """Return one record per symbol: the parameters' symbols, and the symbols that were passed to :meth:`of`."""
         return tuple(
             schema.SymbolRecord(
                 name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register
@@ -150,7 +150,7 @@ def _name_of_function(kernel: Any, parameter: parameters.BytesParameter) -> str:
 
 
 def function_named(name: str) -> Any:
-    """Return the function with a name ``module:name``. Errors of the import are not caught."""
+    """Import and return the function that ``module:name`` names. Import errors reach the caller."""
     module, _, function = name.partition(":")
     with LOCK:
         return getattr(import_module(module), function)

@@ -1,4 +1,4 @@
-"""Special registers as symbolic integers: a CTA's index in its grid and its rank in its cluster."""
+"""Special registers as symbolic integers: a CTA's index in the grid, and a CTA's rank in the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GRID_LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
 
 def block_index(dim: str, count: int | None = None) -> Int:
-    """Return the CTA's index along a dimension of the grid; ``count`` is the number of CTAs in that dimension, or None if unknown."""
+    """Return the CTA's index along a grid dimension of ``count`` CTAs. None means that the count is unknown."""
     most = GRID_LIMIT[dim] if count is None else count
     return special_register(f"ctaid.{dim}", most - 1) if most > 1 else 0
 
@@ -24,7 +24,7 @@ def only_symbol(value: Int) -> Symbol:
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """Return a dict from the symbols of block indices to the same symbols with the bounds of a grid."""
+    """Return a dict from each block index symbol to the same symbol with bounds that follow from a grid."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 

@@ -72,7 +72,7 @@ class Lowering:
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[LocatedStatement]) -> None:
-        """Lower statements in order. An error names the source line of its statement."""
+        """Lower statements in order. An error message gets the source line of the statement."""
         outer = self.ptx.statement
         for placed in body:
             self.ptx.statement = len(self.locations)
@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. If regions may exceed their buffers, ``around`` has the facts of the enclosing conditions and loops."""
+    """A statement for a tile copy. ``around`` has facts from enclosing conditions and loops if ``outside`` is set."""
 
     op: str
     dst: Region
@@ -167,7 +167,7 @@ class Load:
 
 @frozen(eq=False)
 class Index:
-    """A statement that converts a run-time value to a symbolic integer. ``clamp`` clamps it to ``least`` and ``most``."""
+    """A statement that converts a run-time value to a symbolic integer. If ``clamp``, the integer is clamped."""
 
     symbol: Symbol
     value: Value
@@ -180,7 +180,7 @@ class Index:
         return f"index {self.symbol} from {self.least} to {self.most}"
 
     def lower_to(self, ptx: PtxBuilder) -> Register:
-        """Return a new register with the integer, so that one line of the PTX defines the register."""
+        """Return a new register with the integer. Exactly one line of the PTX writes this register."""
         register = lower_value(ptx, self.value)
         signed = self.value.dtype.kind == "i"
         if register.bits == 32 and not (fits(self.least, 32) and fits(self.most, 32)):
@@ -282,7 +282,7 @@ class Action:
 
 
 def words_of(region: Region) -> range:
-    """Return the registers of a region. Raise LayoutError unless it consists of whole, consecutive registers of one thread."""
+    """Return a region's registers. Raise LayoutError if they are not whole, consecutive registers of one thread."""
     buffer = region.buffer
     places = [
         element_offset(buffer[tuple(start + step for start, step in zip(region.starts, steps, strict=True))])
@@ -292,6 +292,6 @@ def words_of(region: Region) -> range:
     assert isinstance(first, int)
     if places != list(range(first, first + len(places))) or first * bits % word or len(places) * bits % word:
         raise LayoutError(
-            f"{region} must consist of whole {word}-bit registers in order; see KernelBuilder.registers({buffer.name})"
+            f"{region} must consist of whole, consecutive {word}-bit registers; use KernelBuilder.registers({buffer.name})"
         )
     return range(first * bits // word, (first + len(places)) * bits // word)

@@ -108,7 +108,7 @@ class Value(RunTime):
                 pending += [operand for operand in value.args if isinstance(operand, Value)]
 
     def places(self) -> tuple[Int, ...] | None:
-        """Return the integers on which the value and the addresses of its loads depend. Return None if the value depends on registers.
+        """Return the integers that determine the value and its load addresses, or None if it depends on registers.
 
         Threads with equal integers have the same value.
         """
@@ -152,7 +152,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 def as_value(value: Any, dtype: DType) -> Value:
-    """Return a number or symbolic integer as a value of a dtype that can hold it (floats are rounded). A run-time value stays unchanged."""
+    """Convert a number or symbolic integer to a value of ``dtype``. Run-time values are returned unchanged."""
     if isinstance(value, Value):
         return value
     if isinstance(value, Expr):
@@ -197,7 +197,7 @@ def _as_held(number: float, dtype: str) -> float:
 
 
 def why_not_held(number: float, dtype: DType) -> str | None:
-    """Return the reason that a dtype cannot hold a number. Return None if it can. Floats may be rounded."""
+    """Return why a dtype cannot hold a number, or None if the dtype can. Floats may be rounded."""
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # also NaN and infinities
             return "it must be a whole number; cast a float value, or round it first"
@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the offset of a one-element region from its buffer's start, in elements, after the swizzle. In registers, the offset must be constant."""
+    """Return the swizzled offset of one element in the buffer, in elements. In registers, it must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
