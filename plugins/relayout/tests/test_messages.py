@@ -48,12 +48,12 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a b c -> b a c"),
             tc.RequestError,
-            "axes: pattern 'a b c -> b a c': its left side has 3 dimensions, but the array has 2: (4, 6)",
+            "axes: pattern 'a b c -> b a c': the left side has 3 dimensions, but the array has 2: (4, 6)",
         ),
         (
             lambda: run("a b -> b a", a=5),
             tc.RequestError,
-            "axes: pattern 'a b -> b a': the dimension has 4 elements, not a=5",
+            "axes: pattern 'a b -> b a': the axis lengths must multiply to the dimension's 4 elements, got a=5",
         ),
         (
             lambda: run("a b -> b a", q=5),
@@ -63,18 +63,18 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a (b c) -> c a b", c=4),
             tc.RequestError,
-            "axes: pattern 'a (b c) -> c a b': a dimension of 6 elements is not divisible by 4",
+            "axes: pattern 'a (b c) -> c a b': the known lengths must divide the dimension's 6 elements, got 4",
         ),
         (lambda: run("(a b -> b a"), tc.RequestError, "axes: pattern '(a b -> b a': '(' was never closed"),
         (
             lambda: run((1, 0), p=3),
             tc.RequestError,
-            "axis lengths need a pattern, got 'p' with axes (1, 0): omit them, or pass a pattern",
+            "axes must be a pattern if axis lengths ('p') are passed, got (1, 0): omit the lengths, or pass a pattern",
         ),
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),
             tc.RequestError,
-            "out overlaps the array: relayout cannot work in place; pass another buffer, or omit out",
+            "out must not overlap the array, because relayout cannot work in place; pass another buffer, or omit out",
         ),
         (
             lambda: run((1, 0), out=np.zeros((4, 6), np.float32)),

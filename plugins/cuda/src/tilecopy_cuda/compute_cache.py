@@ -1,4 +1,4 @@
-"""The settings of the driver's compute cache, a folder with machine code that earlier processes compiled.
+"""The settings of the CUDA driver's compute cache. The cache is a folder of compiled kernels.
 
 The driver reads and writes the cache and does not report errors (CUDA programming guide, CUDA environment variables). If it
 cannot use the cache, each process compiles its kernels again.
@@ -36,7 +36,7 @@ class ComputeCache:
 
     @classmethod
     def of_environment(cls) -> ComputeCache:
-        """Return the settings from ``CUDA_CACHE_PATH``, ``CUDA_CACHE_MAXSIZE``, ``CUDA_CACHE_DISABLE`` and the home folder."""
+        """Return the settings that environment variables (``CUDA_CACHE_...``) and the home folder determine."""
         environ = os.environ
         if path := environ.get("CUDA_CACHE_PATH", ""):
             folder = Path(path)
@@ -58,9 +58,9 @@ def _problem(folder: Path) -> str:
         if not existing.is_dir():
             return f"{existing} is not a folder: {remedy}"
         if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-            return f"this user cannot read and write {existing}: {remedy}"
+            return f"{existing} must be readable and writable for this user: {remedy}"
         free_bytes = shutil.disk_usage(existing).free
     except OSError as error:
         return f"{folder}: {error.strerror}: {remedy}"
     full = free_bytes < _LEAST_FREE_BYTES
-    return f"the disk of {existing} is full ({free_bytes} bytes free): {remedy}" if full else ""
+    return f"the disk that holds {existing} is full ({free_bytes} bytes free): {remedy}" if full else ""

@@ -52,7 +52,7 @@ class _KernelState:
 
 
 class CudaExecutor:
-    """An executor that loads kernels once per device and launches them. Several threads may use it.
+    """An executor that loads each kernel once per device and launches it. Several threads may use one executor.
 
     Args:
         bindings: the driver's calls; by default ``cuda.bindings.driver``, imported when first used.
@@ -83,13 +83,13 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return the reason that this kernel (or any kernel) cannot run on this machine. Return None if it can run."""
+        """Return why this machine cannot run ``kernel``, else None. Without ``kernel``, check only for a GPU."""
         try:
             devices = self.devices()
         except LaunchError as error:
             return str(error)
         if not devices:
-            return "the driver does not find a GPU"
+            return "this machine must have a GPU, but the driver found none"
         if kernel is not None and not any(kernel.target.runs_on(*device.capability) for device in devices):
             return f"this machine must have a GPU that can run {kernel.target}, got {', '.join(map(str, devices))}"
         return None
@@ -97,7 +97,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
-        """Load a kernel on a device and return it. Kernels with the same PTX are loaded once. The device's context must be current.
+        """Return a kernel loaded on a device. Equal PTX is loaded once. The device's context must be current.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver rejects the PTX; the message has its log.
@@ -113,7 +113,7 @@ class CudaExecutor:
             return loaded
 
     def unload_unused(self) -> None:
-        """Unload the modules of kernels that nothing can launch any more. :meth:`load` also unloads such modules, in batches.
+        """Unload the modules of kernels that can no longer be launched. :meth:`load` also does this, in batches.
 
         The call waits until the work on their devices is complete.
 
@@ -391,7 +391,7 @@ class CudaExecutor:
                 if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
                         f"{where}: these arrays overlap in host memory. The address of {parameter.name} must be a multiple of "
-                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the first array: declare "
+                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the lowest array: declare "
                         f"align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart

@@ -1,4 +1,4 @@
-"""The CUDA driver of this process: it is started once, errors become LaunchErrors, and a lost context is recorded."""
+"""The CUDA driver in this process. Driver errors are raised as LaunchError, and a lost context is recorded."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Driver:
 
     @contextmanager
     def active(self, ordinal: int) -> Iterator[None]:
-        """Return a context manager within which a device's primary context is current."""
+        """Return a context manager that makes a device's primary CUDA context current."""
         if self.sticky_error is not None:
             raise self.context_lost_error(f"device {ordinal}")
         with self._push(self._context(ordinal)):
@@ -227,7 +227,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream (an integer or a framework's object). Return None for a default stream, because each GPU has one."""
+        """Return the GPU of a stream. Return None for a default stream, because every GPU has default streams."""
         ordinal, number = stream_device(stream), stream_handle(stream)
         if ordinal is not None or number in _DEFAULT_STREAMS:
             return ordinal
@@ -242,7 +242,7 @@ class Driver:
         ordinal = ctypes.c_int(-1)
         code = self._pointer_attribute(ctypes.byref(ordinal), _DEVICE_ORDINAL, pointer)
         if code or ordinal.value < 0:  # the driver also knows pinned host memory
-            raise self.error(f"the address 0x{pointer:x} is not a device pointer", self.api.CUresult(code or 1))
+            raise self.error(f"the address must be in device memory, got 0x{pointer:x}", self.api.CUresult(code or 1))
         return ordinal.value
 
     @locked_cached_property
@@ -266,7 +266,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access. Return None, or the reason that kernels on one GPU still cannot access memory of another GPU.
+        """Enable peer access. Return None if kernels on one GPU can then access another GPU's memory, else the reason.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -287,7 +287,7 @@ class Driver:
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable access of one GPU to another GPU's memory, once per pair. Return False if the hardware does not support it."""
+        """Enable access of one GPU to another GPU's memory, once. Return False if the hardware does not allow this."""
         with LOCK:
             if (ordinal, device) not in self._peers:
                 pair = [self.call("cuDeviceGet", gpu) for gpu in (ordinal, device)]
@@ -339,7 +339,7 @@ class Driver:
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:
-        """Return a context manager for calls that are not allowed during stream capture in any thread, such as module loading.
+        """Return a context manager that allows calls such as module loading while any thread captures a stream.
 
         The calls are not captured (cuThreadExchangeStreamCaptureMode, relaxed).
         """

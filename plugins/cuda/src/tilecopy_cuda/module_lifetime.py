@@ -1,4 +1,4 @@
-"""Kernels loaded on a device. Their modules are unloaded when nothing can launch them any more.
+"""Records of kernels loaded on a device, and the unloading of modules that are no longer used.
 
 A built kernel, its cached and prepared launches and its launchers hold a :class:`LoadedKernel`. A graph that captured a launch holds
 its module, by a user object of the driver. The garbage collector may run anywhere, even during a capture. So a dropped module is
@@ -55,7 +55,7 @@ class LoadedKernel:
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """Keep the module loaded until the graph that captures the stream, if any, is destroyed (CUDA guide, user objects)."""
+        """If a graph captures the stream, keep the module loaded until the graph is destroyed (CUDA user object)."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch reports errors of the stream
@@ -81,7 +81,7 @@ class Modules:
         self._newest: deque[LoadedKernel] = deque(maxlen=_NEWEST)
 
     def track(self, ordinal: int, module: Any, function: Any) -> LoadedKernel:
-        """Return a loaded kernel. The module may be unloaded once nothing refers to the kernel."""
+        """Return the record of a loaded kernel. The module may be unloaded once nothing refers to the record."""
         owned = _Module(ordinal, module)
         kernel = LoadedKernel(self._driver, function, owned)
         weakref.finalize(kernel, self._dropped.append, owned).atexit = False
@@ -89,7 +89,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload the modules that nothing can launch. Unless ``all``, unload whole batches, because unloading waits for the device."""
+        """Unload the unused modules. If ``all`` is False, unload them only once there are enough for a batch."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]

@@ -1,4 +1,4 @@
-"""A loader of kernels. The driver compiles the PTX, or loads the machine code from its compute cache."""
+"""A loader of kernels. The driver compiles a kernel's PTX, or reads the machine code from the compute cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPILER_NOT_FOUND, _UNSUPPORTED_PTX_VERSION = 221, 222
 
 
 class ModuleLoader:
-    """A loader of kernels as modules of the current context, by ``cuModuleLoadDataEx`` of their PTX."""
+    """A loader that passes a kernel's PTX to ``cuModuleLoadDataEx`` and returns the module."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -33,7 +33,7 @@ class ModuleLoader:
         np.empty(_FREED_BYTES, np.uint8)
 
     def load(self, kernel: BuiltKernel) -> Any:
-        """Load the module (CUmodule) of a kernel in the current context, and return it. The thread must not be capturing a stream.
+        """Load a kernel in the current context and return the CUmodule. The thread must not be capturing a stream.
 
         The first load warns if the driver cannot store machine code on disk.
 

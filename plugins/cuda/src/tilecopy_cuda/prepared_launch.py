@@ -1,4 +1,4 @@
-"""Launches that were checked once. To launch again, they need only the addresses of arrays and one driver call."""
+"""Launches whose arguments were checked once. A repeated launch needs only the array addresses and one driver call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .module_lifetime import LoadedKernel
 
 @attrs.define(eq=False)
 class ParamBuffer:
-    """The parameters of one launch in memory, and the table of pointers to them that the driver takes.
+    """The parameters of one launch in host memory, and the driver's table of pointers to these parameters.
 
     ``computed_for`` are the addresses from which the computed parameters were made.
     """
@@ -38,7 +38,7 @@ class ParamBuffer:
 
 @frozen(eq=False)
 class ReadyLaunch:
-    """A launch that was checked except for the addresses of its arrays.
+    """A launch whose arguments, except the addresses of arrays, were checked.
 
     Attributes:
         driver: the driver.
@@ -96,7 +96,7 @@ class ReadyLaunch:
             self.loaded.retain_in_graph(stream)
 
     def launch(self, stream: Any, *addresses: int) -> None:
-        """Launch on a stream (the driver's handle) with arrays at these addresses."""
+        """Launch the kernel on a stream (a driver handle) with arrays at these addresses."""
         try:
             buffer = self.buffers.pop()
         except IndexError:  # other threads use all buffers, or there is none yet
@@ -134,7 +134,7 @@ class ReadyLaunch:
         return at
 
     def check_addresses(self, addresses: Sequence[int]) -> None:
-        """Raise :class:`LaunchError` unless there is an aligned address for each array."""
+        """Raise :class:`LaunchError` if the address of an array is missing, invalid or misaligned."""
         count = len(self.masks)
         if not isinstance(addresses, (tuple, list)) or len(addresses) != count:
             raise LaunchError(
@@ -143,7 +143,7 @@ class ReadyLaunch:
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
                 raise LaunchError(
-                    f"kernel {self.kernel}: addresses must be integers of 64 bits, got {short_repr(address)}"
+                    f"kernel {self.kernel}: addresses must be unsigned 64-bit integers, got {short_repr(address)}"
                 )
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:
@@ -159,7 +159,7 @@ class ReadyLaunch:
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """Return a function that launches with the checked addresses. Its overhead is little more than a driver call.
+        """Return a function that launches the kernel at the checked addresses, with little more than one driver call.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared. If ``stream`` is None, each
         call takes the stream that is current then.
@@ -183,7 +183,7 @@ class ReadyLaunch:
         return launch
 
     def launch_elsewhere(self, buffer: ParamBuffer, stream: Any, code: Any) -> None:
-        """Handle a failed launch: launch again if only the current context was wrong, else raise LaunchError.
+        """Handle a failed launch. If only the current context was wrong, launch again; else raise LaunchError.
 
         Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
         function of another context than the current one, and then nothing was launched.
@@ -202,7 +202,7 @@ class ReadyLaunch:
             if int(code) in CLUSTER_REFUSED and self.cluster > 1:
                 raise LaunchError(
                     f"{error}; GPU {self.ordinal} may not be able to hold the kernel's clusters of {self.cluster} CTAs: "
-                    "build it with a smaller cluster="
+                    "build the kernel with a smaller cluster="
                 )
             raise error
 
@@ -210,7 +210,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. The addresses are first in its parameter buffer, so one write replaces all of them."""
+    """Return a launch of a loaded kernel. The parameter buffer begins with the addresses, so one write replaces all."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

@@ -1,4 +1,4 @@
-"""Repeated launches with arguments like those of an earlier call. A function that is generated for the arguments' types makes each launch.
+"""Repeated launches of a kernel, by a function that is generated for the types of the arguments.
 
 A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the generated function reads
 all arguments in straight-line code. torch compares tensors with those of the newest launch in one call, which costs a quarter of
@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types. Return None if an array type has no attributes to read.
+        """Return an empty cache for arguments of these types, or None if generated code cannot read one of the types.
 
         ``streams`` has the driver's handle of each number of a stream.
         """
@@ -111,7 +111,7 @@ class RepeatedLaunch:
         return cls(launches, newest, key_of, rest_of, tensors, launch)
 
     def remember(self, arguments: Sequence[Any], ready: ReadyLaunch) -> None:
-        """Cache a launch for later arguments that differ from these only in their addresses."""
+        """Cache a launch for later calls with the same arguments at other addresses."""
         if len(self.launches) >= _MOST_LAUNCHES:
             self.launches.clear()
         self.launches[self.key_of(arguments)] = ready

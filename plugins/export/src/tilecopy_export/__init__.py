@@ -1,4 +1,4 @@
-"""Copies exported to other languages: CUDA C++ functions, and records from which packages generate other functions."""
+"""Functions that export a copy as CUDA C++, and records from which packages generate code in other languages."""
 
 from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of

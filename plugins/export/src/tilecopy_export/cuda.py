@@ -67,7 +67,7 @@ _TITLE = re.compile(r"^__device__ __forceinline__ void (\w+)\(", re.M)
 
 
 def cuda_header(functions: Sequence[str]) -> str:
-    """Return a C++ header with exported functions, and with the functions that complete copies (namespace ``tilecopy``).
+    """Return a C++ header with exported functions and with functions for fences and waits (namespace ``tilecopy``).
 
     Args:
         functions: results of :meth:`tilecopy_core.Plan.cuda`.

@@ -1,4 +1,4 @@
-"""The record of a copy as a function in another language, for example CUDA C++: arguments and PTX for inline assembly.
+"""The record of a copy that is exported as a function. The record has the arguments and PTX for inline assembly.
 
 The copy's variant writes its instructions as in a kernel of KernelBuilder. :class:`FunctionBindings` gives it addresses, symbols
 and fragments. The inline assembly first moves the caller's values to its own registers, and at the end moves fragments back
@@ -52,7 +52,7 @@ from .function_arguments import (
 
 @attrs.frozen
 class RegisterMove:
-    """A frozen record of a move between an argument and a register of the inline assembly block.
+    """A frozen record of a PTX move between an argument and a register of the inline assembly block.
 
     Attributes:
         opcode: the opcode of the move.
@@ -68,7 +68,7 @@ class RegisterMove:
 
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
-        """The operands of the block that the move reads or writes, one per word of a fragment."""
+        """The operands of inline assembly that the move reads or writes. A fragment has one operand per word."""
         return tuple(AsmOperand(self.argument, word) for word in self.words or (None,))
 
 
@@ -87,7 +87,7 @@ class AsmOperand:
 
 @attrs.frozen(eq=False)
 class CopyFunction:
-    """A frozen record of a copy as a function in another language, for example CUDA C++.
+    """A frozen record of a copy that is exported as a function in another language, for example CUDA C++.
 
     Attributes:
         name: the name of the function.
@@ -115,22 +115,22 @@ class CopyFunction:
 
     @property
     def target(self) -> Target:
-        """The lowest architecture that has the instructions."""
+        """The lowest architecture that supports the copy's instructions."""
         return header_target(self.needs, self.plan.request.target)[1]
 
     @property
     def version(self) -> Version:
-        """The lowest PTX ISA version that has the instructions."""
+        """The lowest PTX ISA version that supports the copy's instructions."""
         return header_target(self.needs, self.plan.request.target)[0]
 
     @property
     def block_outputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the block writes, in the order of their numbers."""
+        """The operands that the inline assembly writes, sorted by operand number."""
         return tuple(operand for move in self.outputs for operand in move.operands)
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the block only reads. Their numbers follow the outputs. A copy by several threads reads the thread's index."""
+        """The operands that the inline assembly only reads, numbered after the outputs. Joint copies read ``tid``."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -183,7 +183,7 @@ class CopyFunction:
 
 
 class FunctionBindings(Bindings):
-    """The bindings of an exported function. They make each address, symbol and fragment an argument."""
+    """Bindings that turn the addresses, symbols and fragments of a copy into arguments of an exported function."""
 
     mark = MARK
     inlined = True
@@ -205,7 +205,7 @@ class FunctionBindings(Bindings):
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register that holds a symbol. The value comes from the symbol's argument, or else from its special register."""
+        """Return the register with a symbol's value: the symbol's argument, or a special register if there is none."""
         key = key_of_symbol(symbol)
         argument = self._arguments.get(key)
         if argument is None and symbol.register:
@@ -216,7 +216,7 @@ class FunctionBindings(Bindings):
         return self._move_argument(emitter, key, f"mov.b{bits}", f"b{bits}", f"the symbol {symbol.name}")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Return the registers of the block that hold the words of a fragment."""
+        """Return the registers that hold the words of a fragment in the inline assembly."""
         memory, word = buffer.memory, buffer.memory.word_bits
         if memory in self._fragments:
             return super().fragment(emitter, buffer)
@@ -268,7 +268,7 @@ class FunctionBindings(Bindings):
 
 @checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
-    """Return the record of a plan's copy as a function in another language, for example CUDA C++.
+    """Return the record with which a plan's copy is exported as a function in another language, such as CUDA C++.
 
     Args:
         plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.

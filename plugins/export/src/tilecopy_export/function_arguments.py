@@ -1,4 +1,4 @@
-"""The arguments of an exported copy: their order, names, types and bounds."""
+"""The arguments of an exported copy, with their order, names, types and bounds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BufferArgument:
 
     @property
     def words(self) -> int:
-        """The number of 32-bit words of the fragment."""
+        """The number of 32-bit words of the fragment per thread."""
         memory = self.buffer.memory
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
 
@@ -75,7 +75,7 @@ C_TYPES = {
 
 @attrs.frozen(eq=False)
 class ScalarArgument:
-    """A frozen record of an argument that is an integer: a symbol of starts, sizes and strides, or the thread's index.
+    """A frozen record of an integer argument: the value of a symbol of the copy, or the thread's index.
 
     Attributes:
         name: the name of the argument.
@@ -101,7 +101,7 @@ class ScalarArgument:
 
     @property
     def bits(self) -> int:
-        """The width of the type in bits."""
+        """The width of the argument's C++ type in bits."""
         return 64 if self.type == "int64_t" else 32
 
 
@@ -109,23 +109,23 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return the key of a symbol's argument: the symbol's special register if it has one, else the symbol."""
+    """Return the key of a symbol's argument: the name of the symbol's special register if any, else the symbol."""
     return symbol.register or symbol
 
 
 def check_function_name(name: object) -> None:
-    """Raise RequestError unless a function name is valid in C++, PTX and Python."""
+    """Raise RequestError if a function name is invalid in C++, PTX or Python."""
     what = "the name of a function"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
         raise RequestError(f"{what} must be a C++ identifier and not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
-            f"{what} must not be reserved for the C++ implementation (two underscores, or _ and a capital), got {name!r}"
+            f"{what} must not be reserved for the C++ implementation (two underscores in a row, or first _ and a capital), got {name!r}"
         )
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """Return the arguments in order: destination, source, symbols by first appearance, buffers of options, ``tid``."""
+    """Return a copy's arguments in this order: destination, source, symbols, buffers of options, ``tid``."""
     request = plan.request
     buffers: list[tuple[str, Region]] = [("destination", request.dst), ("source", request.src)]
     values: list[Int] = []
@@ -164,13 +164,13 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
 
 
 def cta_threads(plan: Plan) -> int:
-    """Return the number of threads of the copy's CTA, or the largest possible number if the copy does not determine it."""
+    """Return the number of threads in the copy's CTA, or the largest possible number if the copy leaves this open."""
     request = plan.request
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 
 
 def by_key(arguments: Iterable[Argument]) -> dict[Key, Argument]:
-    """Return a dict from keys to arguments. If two arguments have the same memory, the dict has the first one."""
+    """Return a dict from keys to arguments. Of two arguments with the same memory, the dict has only the first."""
     arguments_by_key: dict[Key, Argument] = {}
     for argument in arguments:
         if isinstance(argument, BufferArgument):

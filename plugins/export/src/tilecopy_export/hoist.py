@@ -1,4 +1,4 @@
-"""The rewriting of a copy's address arithmetic as C++. A compiler can hoist C++ out of loops, but not inline assembly."""
+"""The translation of a copy's address arithmetic from PTX to C++, which a compiler can hoist out of loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MOST_WORDS = 24
 
 
 def hoist(function: CopyFunction) -> tuple[list[str], CopyFunction]:
-    """Return C++ statements for the integers before a function's first branch, and the function with these integers as inputs.
+    """Return C++ statements for the address arithmetic of a function, and the function without that arithmetic.
 
     The integers have the names of the block's registers. A compiler can hoist C++ out of a loop, but not the contents of inline
     assembly. This pays if the statements multiply two run-time integers (such as sizes in strides), or if the assembly then has a

@@ -1,4 +1,4 @@
-"""The functions ``relayout`` and ``relayout_shards``. Checked launches are cached, so that a repeated call only launches."""
+"""The functions ``relayout`` and ``relayout_shards``. A repeated call uses a cached launch and is not checked again."""
 
 from __future__ import annotations
 

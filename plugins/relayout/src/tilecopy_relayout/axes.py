@@ -36,7 +36,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"axis lengths need a pattern, got {', '.join(map(repr, sizes))} with axes {short_repr(axes)}: omit them, or pass a pattern"
+            f"axes must be a pattern if axis lengths ({', '.join(map(repr, sizes))}) are passed, got {short_repr(axes)}: omit the lengths, or pass a pattern"
         )
     rank = len(shape)
     order = integers_of("axes", axes, PERMUTATION) if numbers is None else numbers
@@ -62,7 +62,7 @@ def _numbers(text: str) -> list[int] | None:
 
 @frozen
 class Term:
-    """A frozen record of a token of a pattern, such as a name or ``...``, and the index of its first character."""
+    """A frozen record of a token, such as a name or ``...``, and the index of the token's first character."""
 
     text: str
     at: int
@@ -70,7 +70,7 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """A frozen record of one dimension in a pattern: its terms, and the index of its first character.
+    """A frozen record of one dimension in a pattern: the dimension's terms, and the index of the first character.
 
     The slowest term is the first. A dimension ``1`` has no terms.
     """
@@ -104,7 +104,7 @@ class Pattern:
         has_ellipsis = any(token.text == _ELLIPSIS for token in self.left)
         if rank < named or (rank > named and not has_ellipsis):
             least = "at least " if has_ellipsis else ""
-            self.error(0, f"its left side has {least}{named} dimensions, but the array has {rank}: {tuple(shape)}")
+            self.error(0, f"the left side has {least}{named} dimensions, but the array has {rank}: {tuple(shape)}")
         spread = [f"...{index}" for index in range(rank - named)]
         left, right = [self.dimensions(tokens, spread) for tokens in (self.left, self.right)]
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
@@ -113,7 +113,7 @@ class Pattern:
         return Rearrangement(tuple(split), tuple(order), tuple(len(group.terms) for group in right))
 
     def dimensions(self, tokens: Sequence[Term], spread: Sequence[str]) -> list[DimensionTerms]:
-        """Return the dimensions of one side of the pattern. The names ``spread`` replace ``...``."""
+        """Return the dimensions of one side of the pattern. ``...`` stands for the axis names in ``spread``."""
         groups: list[DimensionTerms] = []
         opened: Term | None = None
         inside: list[Term] = []
@@ -151,18 +151,18 @@ class Pattern:
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = [term.text for term in open_terms]
-            message = f"the lengths of {' and '.join(names)} cannot be inferred from {extent}: pass all but one"
+            message = f"the lengths of {' and '.join(names)} cannot be inferred from {extent}: pass all but one of them"
             if taken := [name for name in names if name in TAKEN]:
                 message += f"; {taken[0]!r} is a parameter of relayout and cannot name an axis: rename the axis"
             self.error(open_terms[0].at, message)
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:
-                self.error(group.at, f"a dimension of {extent} elements is not divisible by {product}")
+                self.error(group.at, f"the known lengths must divide the dimension's {extent} elements, got {product}")
             known[open_terms[0].text] = extent // product
         elif product != extent:
             factors = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)
-            self.error(group.at, f"the dimension has {extent} elements, not {factors}")
+            self.error(group.at, f"the axis lengths must multiply to the dimension's {extent} elements, got {factors}")
         return tuple(known[term.text] for term in terms)
 
 

@@ -38,7 +38,7 @@ def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, 
         if match is None:
             raise click.BadParameter(f"must be NAME=LENGTH, such as p=4, got {short_repr(text)}")
         if match[1] in lengths:
-            raise click.BadParameter(f"each axis must have one length, got {', '.join(texts)}")
+            raise click.BadParameter(f"each axis must have exactly one length, got {', '.join(texts)}")
         lengths[match[1]] = int(match[2])
     return lengths
 
@@ -75,7 +75,7 @@ def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, 
     help="Where to run. Default: the GPU if there is one, else the emulator.",
 )
 def relayout_command(source: Path, destination: Path, **options: Any) -> Result:
-    """Permute, split and merge the dimensions of an array file, and verify it.
+    """Permute, split and merge the dimensions of an array file, and verify the result.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. It is moved in pieces, so it may be larger than the
     memory and the GPU. DESTINATION is written only after every piece has been verified against NumPy.

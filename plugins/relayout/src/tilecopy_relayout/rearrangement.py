@@ -1,4 +1,4 @@
-"""A rearrangement of an array's dimensions: how they split, their new order, and how they merge."""
+"""A rearrangement of an array's dimensions: how dimensions are split, reordered and merged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilecopy_core.plugin import frozen
 
 @frozen
 class Rearrangement:
-    """A permutation between a split view of the source and a merged view of the destination.
+    """A record of how a source's dimensions are split, permuted and merged into a destination's dimensions.
 
     Attributes:
         split: for each dimension of the source, the extents that it splits into; () for a dimension that is removed.
@@ -29,7 +29,7 @@ class Rearrangement:
 
     @property
     def merge_extents(self) -> tuple[tuple[int, ...], ...]:
-        """The extents that each dimension of the destination merges."""
+        """For each dimension of the destination, the extents of the split dimensions that it merges."""
         extents = iter([self.extents[index] for index in self.order])
         return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
 
@@ -48,7 +48,7 @@ class Rearrangement:
         return tuple(steps[index] for index in range(len(steps)))
 
     def pattern(self, batch: str = "") -> tuple[str, dict[str, int]]:
-        """Return this rearrangement as a pattern with axis lengths. ``batch`` names an additional first dimension on both sides."""
+        """Return this rearrangement as a pattern with axis lengths. ``batch`` names an additional first dimension."""
         left, right, sizes = self._sides()
         return f"{batch} {left} -> {batch} {right}", sizes
 

@@ -1,4 +1,4 @@
-"""Validators of callers' arguments. Cached calls do not use them."""
+"""Validators of arguments from callers. A call with a cached launch skips these checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, a 1-D array or an iterator. An iterator is read to one item past the limit."""
+    """Return the items of a sequence, a 1-D array or an iterator. At most one item more than the limit is read."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -38,7 +38,7 @@ def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]
 
 
 def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...]:
-    """Return ``values`` as a tuple of integers, one per dimension. ``rule`` is the rule in an error message."""
+    """Return ``values`` as a tuple of integers. An error message says that ``name`` must be ``rule``."""
     items = items_of(name, values, rule)
     integers = [value if type(value) is int else integer(value) for value in items]  # torch.compile traces the first
     known = tuple(value for value in integers if value is not None and abs(value) < _MOST)
@@ -54,7 +54,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
-    """Check the axis lengths of a pattern and return them by name. ``refuse`` raises the error of an invalid length."""
+    """Check the axis lengths of a pattern and return them by name. ``refuse`` reports an invalid length."""
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)
@@ -69,5 +69,5 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refus
 
 
 def normalize(name: str) -> str:
-    """Return a name in normal form NFKC, as Python normalizes identifiers and keyword arguments."""
+    """Return a name in the Unicode normal form NFKC, as Python normalizes identifiers and keyword arguments."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)

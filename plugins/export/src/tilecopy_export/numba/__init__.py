@@ -1,4 +1,4 @@
-"""Functions for Numba-CUDA kernels: tilecopy's copies, inlined, and functions that complete them.
+"""Functions for Numba-CUDA kernels. They inline copies of tilecopy and the fences and waits that complete copies.
 
 ``device_function(plan)`` returns a function that a ``@cuda.jit`` kernel calls with the copy's operands. The other functions
 complete copies.

@@ -1,4 +1,4 @@
-"""Numba functions that complete copies, with the fences and barriers that bulk copies need."""
+"""Numba functions that commit and await asynchronous copies, and functions for fences and barriers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def intrinsic(definition: _F) -> _F:
-    """Wrap a definition by Numba's ``intrinsic``. Type checkers see the type of the definition."""
+    """Apply Numba's ``intrinsic`` to a definition. For type checkers, the definition keeps its type."""
     return cast("_F", _intrinsic(definition))
 
 
@@ -67,7 +67,7 @@ def cp_async_commit(typingctx: Any) -> Any:
 
 @intrinsic
 def cp_async_wait(typingctx: Any, pending: Any) -> Any:
-    """Wait until at most ``pending`` (a constant) of this thread's newest ``cp.async`` groups are incomplete."""
+    """Wait until at most ``pending`` ``cp.async`` groups of this thread are incomplete. ``pending`` is a constant."""
     if not isinstance(pending, types.IntegerLiteral) or not 0 <= pending.literal_value < 2**31:
         raise TypingError(f"cp_async_wait: pending must be a constant from 0 to 2**31 - 1, got {pending}")
     _, generate = _of_nothing(f"{SYNC['cp_async_wait']} {pending.literal_value};")
@@ -82,14 +82,14 @@ def mbarrier_init(typingctx: Any, mbarrier: Any, count: Any) -> Any:
 
 @intrinsic
 def mbarrier_arrive_expect_tx(typingctx: Any, mbarrier: Any, nbytes: Any) -> Any:
-    """Add ``nbytes`` to the bytes that this phase of an mbarrier expects from copies, and arrive once."""
+    """Add ``nbytes`` to the bytes that the current phase of an mbarrier expects from copies, and arrive once."""
     text = f"{SYNC['mbarrier_arrive_expect_tx']} _, [$0], $1;"
     return _of_barrier(text, (mbarrier, nbytes), "mbarrier_arrive_expect_tx")
 
 
 @intrinsic
 def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
-    """Wait until the phase with this parity has completed. The first phase has parity 0."""
+    """Wait until the mbarrier's phase with this parity has completed. The first phase has parity 0."""
     text = f"{{ .reg .pred tc_p; $$wait: {SYNC['mbarrier_wait']} tc_p, [$0], $1; @!tc_p bra $$wait; }}"
     return _of_barrier(text, (mbarrier, parity), "mbarrier_wait")
 
@@ -102,7 +102,7 @@ def fence_proxy_async(typingctx: Any) -> Any:
 
 @intrinsic
 def fence_mbarrier_init(typingctx: Any) -> Any:
-    """Make ``mbarrier_init`` visible to the cluster. Call a barrier after it."""
+    """Make the initialised mbarrier visible to the cluster. A barrier must follow this call."""
     return _of_nothing(f"{SYNC['fence_mbarrier_init']};")
 
 

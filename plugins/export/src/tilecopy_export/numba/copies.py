@@ -1,4 +1,4 @@
-"""Numba intrinsics for the copies of plans. LLVM inline assembly contains the same PTX as the CUDA C++ functions."""
+"""Numba intrinsics for the copies of plans. Each intrinsic inserts the PTX of a copy as LLVM inline assembly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 @checked(plan=instance_of("a Plan, from tilecopy_core.plan", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
-    """Return a function for ``@cuda.jit`` kernels that does one copy.
+    """Return a function that performs one copy and that ``@cuda.jit`` kernels can call.
 
     Its arguments are those of :meth:`tilecopy_core.Plan.cuda`: destination, source, integers in order of first appearance,
     the options' buffers, tensor maps, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
@@ -46,7 +46,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
         if named or not len(function.arguments) - 1 <= len(numba_types) <= len(function.arguments):
             raise TypingError(
-                f"{name} takes the arguments {takes} in order (the last may be omitted), got {len(numba_types)} arguments"
+                f"{name} must have the arguments {takes} in this order (the last is optional), got {len(numba_types)} arguments"
             )
         for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be omitted
             why = _why_not(argument, numba_type)

@@ -1,1 +1,1 @@
-"""Arrays of all frameworks: functions that read address, shape, strides and device, and functions that create results."""
+"""Functions that read the address, shape, strides and device of any framework's array, or create arrays for results."""

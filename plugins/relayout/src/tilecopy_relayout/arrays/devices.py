@@ -15,7 +15,7 @@ from .frameworks import driver
 
 @frozen
 class DevicePlacement:
-    """A frozen record of three GPU numbers of a relayout: the GPU that launches, the array's GPU and the result's GPU."""
+    """A frozen record of GPU numbers: the GPU that launches a relayout, the array's GPU and the result's GPU."""
 
     launching: int
     source: int
@@ -23,7 +23,7 @@ class DevicePlacement:
 
     @classmethod
     def of(cls, source: int, destination: int, stream: Any = None, device: int | None = None) -> DevicePlacement:
-        """Return the GPUs of two arrays. The source's GPU launches, unless ``device`` or ``stream`` chooses the destination's GPU."""
+        """Return the GPUs of a relayout. The source's GPU launches if ``device`` and ``stream`` do not choose a GPU."""
         if device is not None:
             if type(device) is not int or device not in (source, destination):
                 raise RequestError(
@@ -50,7 +50,7 @@ class CrossDeviceSync:
 
     @classmethod
     def of(cls, source: SideArray, destination: SideArray, launching: int) -> CrossDeviceSync | None:
-        """Return the record for two arrays and the GPU that launches. Return None if both arrays are on one GPU."""
+        """Return the record of the two GPUs' streams if the arrays are on different GPUs, else None."""
         if source.device == destination.device:
             return None
         why_not = ""

@@ -1,4 +1,4 @@
-"""Classes for NumPy, torch, CuPy and JAX: how to create a result, and which arrays must not be written."""
+"""Classes for NumPy, torch, CuPy and JAX. They create results, and report which arrays must not be written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Framework:
     """True if the framework has a current stream for each GPU."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Return the array, or an object with the same memory and a supported interface."""
+        """Return ``array``, or an object with the same memory and an interface that relayout can read."""
         if attribute(array, "__cuda_array_interface__") is not None or attribute(array, "__dlpack__") is not None:
             return array
         if attribute(array, "__array_interface__") is not None:
@@ -104,7 +104,7 @@ class Torch(Framework):
         return array.detach() if array.requires_grad else array
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return a tensor from the caching allocator, allocated on the stream that will write it."""
+        """Return a tensor from the caching allocator, allocated on the stream that will write the tensor."""
         if stream is None or not array.is_cuda:
             return array.new_empty(shape)
         import torch
@@ -118,13 +118,13 @@ class Torch(Framework):
             return array.new_empty(shape)
 
     def out_error(self, out: Any) -> str | None:
-        """Return an error message if autograd records the tensor, else None. Autograd cannot record the write."""
+        """Return an error message if autograd would have to record the write to the tensor, else None."""
         if out.requires_grad and sys.modules["torch"].is_grad_enabled():
             return "the tensor must not require a gradient, because autograd cannot record the write: pass out.detach()"
         return None
 
     def mark_written(self, out: Any) -> None:
-        """Increment the tensor's version, so that torch detects saved tensors that were modified before a backward pass."""
+        """Increment the tensor's version, so that torch detects this write to a tensor that a backward pass needs."""
         sys.modules["torch"].autograd.graph.increment_version(out)
 
 
@@ -132,7 +132,7 @@ def demand_strided(where: str, tensor: Any) -> None:
     """Check that a torch tensor is strided and initialized, and not masked, quantized or nested."""
     kind, rule = type(tensor).__name__, ""
     if kind.startswith("Uninitialized"):
-        rule = f"have a shape, got a {kind}: run its module once first"
+        rule = f"have a shape, got a {kind}: run the torch module of the tensor once first"
     elif kind == "MaskedTensor":
         rule = "not be a masked tensor, because the mask would be lost: pass a.get_data() or a.to_tensor(value)"
     elif tensor.is_quantized:
@@ -151,7 +151,7 @@ class CuPy(Framework):
     has_streams = True
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an array from CuPy's memory pool, allocated on the stream that will write it."""
+        """Return an array from CuPy's memory pool, allocated on the stream that will write the array."""
         import cupy
 
         with array.device:
@@ -175,7 +175,7 @@ def jax_memory(array: Any) -> SimpleNamespace:
 
 
 class Jax(Framework):
-    """The framework JAX. JAX arrays are immutable, so relayout waits until the result is written before it returns it."""
+    """The framework JAX. JAX arrays are immutable, so relayout returns only after the result is written."""
 
     def unwrap(self, where: str, array: Any) -> Any:
         """Wait until the array is computed. Return a NumPy array if it is in host memory, else an object with a CUDA array interface."""
@@ -196,7 +196,7 @@ class Jax(Framework):
             )
         if array.is_deleted():
             raise RequestError(
-                f"{where} must have memory, but the array of shape {array.shape} was deleted or donated: pass another array"
+                f"{where} must have memory, but JAX deleted or donated the array of shape {array.shape}: pass another array"
             )
         devices = array.devices()
         if len(devices) != 1:
@@ -209,11 +209,11 @@ class Jax(Framework):
             return np.asarray(array)
         order = getattr(getattr(getattr(array, "format", None), "layout", None), "major_to_minor", None)
         if order is not None and tuple(order) != tuple(range(array.ndim)):
-            raise RequestError(f"{where} must be row-major, got an array with dimensions stored as {tuple(order)}")
+            raise RequestError(f"{where} must be row-major, got an array with the dimension order {tuple(order)}")
         return jax_memory(array)
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return a NumPy array if ``array`` is on the host, else zeros on the GPU. JAX has no uninitialized arrays."""
+        """Return an uninitialized NumPy array if ``array`` is on the host, else a JAX array of zeros on the GPU."""
         if isinstance(array, np.ndarray):
             return np.empty(tuple(shape), dtype)
         import jax
@@ -223,7 +223,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, and return the result. A committed or weakly typed ``array`` has such a result."""
+        """Wait for the stream, and return the result. The result is committed or weakly typed if ``array`` is."""
         import jax
 
         with _as_typed(array):
@@ -281,7 +281,7 @@ _BY_MODULE: dict[str, Framework] = {"torch": Torch(), "cupy": CuPy(), "jax": Jax
 
 
 def framework_of(kind: type[Any]) -> Framework:
-    """Return the framework of an array's type or of its base classes."""
+    """Return the framework that defines an array's type or one of the type's base classes."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return _NUMPY
     return _BY_MODULE.get(module_of(kind), _OTHER)

@@ -1,4 +1,4 @@
-"""Wrappers of private functions of torch, each with the versions of torch that have it. This module imports torch.
+"""Wrappers of private functions of torch, with the torch versions that have each function. Imports torch.
 
 If a release of torch changes a name, only this module needs a change.
 """
@@ -42,12 +42,12 @@ def sees_calls() -> bool:
 
 
 def must_see(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch calls with a tensor, because torch records, transforms or traces the calls."""
+    """Return True if torch records, transforms or traces calls with this tensor, so that torch must dispatch them."""
     return _dispatch_modes() > 0 or sees_calls() or (tensor.requires_grad and torch.is_grad_enabled())
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch a call or a tensor has no memory (``_is_zerotensor``, in torch 2.4 to 2.13)."""
+    """Return True if torch must dispatch calls with a tensor, or if the tensor has no memory (``_is_zerotensor``)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 
@@ -61,12 +61,12 @@ def group_by_name(name: str) -> Any:
 
 
 def store_of(group: Any) -> Any:
-    """Return the store of a process group (``_get_process_group_store``, in torch 2.4 to 2.13)."""
+    """Return the key-value store of a process group (``_get_process_group_store``, in torch 2.4 to 2.13)."""
     return torch.distributed.distributed_c10d._get_process_group_store(group)
 
 
 def timeout_of(group: Any) -> timedelta:
-    """Return a group's timeout: its backend's, else its store's (``_get_backend``, ``_timeout``, torch 2.4 to 2.13)."""
+    """Return a group's timeout from the backend, else from the store (``_get_backend``, ``_timeout``, 2.4 to 2.13)."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         if options is not None:
@@ -89,7 +89,7 @@ def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return True for a tensor in symmetric memory (``is_symm_mem_tensor`` since torch 2.12, else ``_SymmetricMemory``).
+    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``, before 2.12 ``_SymmetricMemory``).
 
     torch before 2.12 has no function for this. Its rendezvous looks up the memory first and then the group, so that for an unknown
     group it raises if the memory is symmetric, and returns None otherwise.

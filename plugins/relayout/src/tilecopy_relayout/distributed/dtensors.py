@@ -1,4 +1,4 @@
-"""Relayouts of torch's DTensors. Ranks exchange parts along at most one mesh dimension. This module imports torch."""
+"""Relayouts of torch's DTensors. Ranks exchange data along at most one mesh dimension. This module imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .shards import dimension
 
 
 def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> Any:
-    """Relayout a DTensor with placements ``Shard`` and ``Replicate``. The axes are those of the global tensor.
+    """Relayout a DTensor with placements ``Shard`` and ``Replicate``. ``call.axes`` refers to the global tensor.
 
     By default a sharded dimension stays sharded. At most one mesh dimension may shard another dimension than before.
     """

@@ -1,4 +1,4 @@
-"""``relayout_shards`` for torch tensors: the ranks agree on a call, and then exchange parts. This module imports torch.
+"""``relayout_shards`` for torch tensors. The ranks agree on a call, and then exchange data. This module imports torch.
 
 If the ranks can access each other's memory, each writes its part of every rank's result (symmetric.py). Otherwise the data for each rank
 are packed, exchanged by ``all_to_all_single`` and unpacked. Packing and unpacking are skipped if no element would move.
@@ -51,14 +51,14 @@ class ShardsCall(NamedTuple):
     total: int | None = None
 
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
-        """Return the arguments of the torch operator. An extent of -1 stands for the extent that ``torch.chunk`` gives."""
+        """Return the arguments of the torch operator. An extent of -1 means the extent that ``torch.chunk`` gives."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
 
     @classmethod
     def of_torch(cls, *carried: Any) -> tuple[ShardsCall, Any]:
-        """Return the call and the group from the arguments that :meth:`for_torch` returned."""
+        """Return the call and the process group from arguments that :meth:`for_torch` returned."""
         axes, names, extents, shard_dim, out_shard_dim, group, part, total = carried
         sizes = dict(zip(names.split(), extents, strict=True))
         call = cls(axes, sizes, shard_dim, out_shard_dim, None if part < 0 else part, total)
@@ -103,7 +103,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
 
 
 def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.Tensor:
-    """Return this rank's part of the result, without recording the call for gradients."""
+    """Return this rank's part of the result. Autograd does not record the call."""
     kind = _agree(x, call, group, out)
     with torch.no_grad():
         result = kind.move(group, x, out)

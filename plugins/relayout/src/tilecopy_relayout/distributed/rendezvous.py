@@ -34,7 +34,7 @@ _give_way: Callable[[], object] = getattr(os, "sched_yield", partial(time.sleep,
 
 
 class Rendezvous:
-    """The point where the ranks of a group agree on calls. All ranks must create their rendezvous in the same order.
+    """The point where the ranks of a group agree on calls. All ranks must create their objects in the same order.
 
     If not all ranks are on one host, or ``shared`` is False, they exchange words through the store of the group. ``seconds`` is the
     timeout of a rank that waits for the others.
@@ -57,7 +57,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks reach this call. Return True if all pass the same digest other than :data:`NEW`."""
+        """Wait until all ranks reach this call. Return True if all digests are equal and none is :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL
@@ -79,7 +79,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Return the strings that all ranks pass to this call, by rank. Every rank must make the call."""
+        """Return a list of the strings that the ranks pass to this call, by rank. Every rank must make the call."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]

@@ -1,4 +1,4 @@
-"""The plan of a relayout of a sharded array: the boxes that each rank sends to each other rank. This module does not need torch.
+"""The plan of a relayout of a sharded array. It says which boxes each rank sends to which rank, and needs no torch.
 
 A part is a range of one dimension. If a pattern splits this dimension, the range is a few boxes of the split dimensions. So
 the data from one rank to another are a few boxes, too. Each box is moved by its own relayout.
@@ -25,7 +25,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 @frozen
 class Strides:
-    """A frozen record of a box in one rank's memory, with its dimensions in the source's order.
+    """A frozen record of a box in one rank's memory. By default the box has the source's order of dimensions.
 
     The offset of its first element and the strides are in elements.
     """
@@ -65,7 +65,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Yield the boxes that one rank sends to another: their starts and extents in the array's split dimensions."""
+        """Yield the boxes that one rank sends to another rank, as starts and extents of the split dimensions."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -85,20 +85,20 @@ class Shards:
                 yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return a box's memory in the sender's part of the array. ``strides``: the part's strides in elements."""
+        """Return where a box is in the sender's part of the array, with ``strides`` in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return a box's memory in the receiver's part of the result. ``strides``: the part's strides in elements."""
+        """Return where a box is in the receiver's part of the result, with ``strides`` in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
 
 
 def boxes_of(extents: Sequence[int], low: int, high: int) -> Iterator[Box]:
-    """Divide the elements with flat index ``low`` to ``high - 1`` of a row-major array into boxes. Yield the boxes."""
+    """Yield boxes that cover the elements with flat indices ``low`` to ``high - 1`` of a row-major array."""
     if low >= high:
         return
     if not extents:
@@ -121,18 +121,18 @@ def _in_row(extents: Sequence[int], row: int, low: int, high: int) -> Iterator[B
 
 
 def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
-    """Return the extent of each rank's part, as in ``torch.chunk`` and DTensor: the last parts may be shorter, or empty."""
+    """Return the extents into which ``torch.chunk`` and DTensor divide a dimension. The last extents may be smaller."""
     chunk = -(-extent // ranks)
     return tuple(max(0, min(chunk, extent - rank * chunk)) for rank in range(ranks))
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the start of each part and the end of the last part. ``extents`` has the extents of the parts."""
+    """Return the start index of each part, and the end of the last part. ``extents`` are the extents of the parts."""
     return (0, *accumulate(extents))
 
 
 def are_consecutive(boxes: Sequence[Strides]) -> bool:
-    """Return True if the boxes are row-major and consecutive from the start of the memory."""
+    """Return True if the boxes are row-major and follow each other in memory from offset 0 without gaps."""
     count = 0
     for box in boxes:
         step = 1
@@ -158,7 +158,7 @@ def dimension(name: str, value: Any, rank: int, what: str) -> int:
 
 
 class RankRequest(NamedTuple):
-    """A named tuple of one rank's arguments, sent to all other ranks. Axes and sizes are those of the whole array.
+    """A named tuple of one rank's arguments, sent to all other ranks. ``axes`` and ``sizes`` are for the whole array.
 
     Attributes:
         refused: an error of only this rank, or "".
@@ -190,12 +190,12 @@ class RankRequest(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """Parse the string of another rank's request, and return the request."""
+        """Return another rank's request, parsed from the string that :meth:`text` returned there."""
         return cls(*ast.literal_eval(text))
 
 
 def merge_requests(requests: Sequence[RankRequest]) -> Shards:
-    """Return the relayout that all ranks request. If one is invalid or they differ, every rank raises the same error."""
+    """Return the relayout that all ranks request. If requests are invalid or differ, all ranks raise the same error."""
     for rank, request in enumerate(requests):
         if request.refused:
             raise RequestError(f"rank {rank}: {request.refused}")

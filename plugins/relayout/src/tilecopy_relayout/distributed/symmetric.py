@@ -1,4 +1,4 @@
-"""Exchanges on GPUs of one host: each rank's GPU writes directly into every rank's result. This module imports torch.
+"""Exchanges on GPUs of one host. Each rank's GPU writes directly into every rank's result. This module imports torch.
 
 A call is one CUDA graph: a barrier of the ranks' GPUs, concurrent relayouts of all boxes that this rank sends, and a barrier.
 After the first barrier, no rank reads the old contents of the memory. After the second, the result is complete.
@@ -35,7 +35,7 @@ _NON_BLOCKING = 1
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """A frozen record of symmetric memory: every rank has memory of the same size, and all ranks can write it.
+    """A frozen record of symmetric memory. Each rank has a buffer of the same size. All ranks can write each buffer.
 
     It has this rank's memory, torch's handle with the barrier, and the address of each rank's memory in this process.
     """
@@ -46,7 +46,7 @@ class SymmetricBuffer:
 
 
 class SymmetricWorkspace:
-    """The memory that the ranks of a group share on their GPUs. The first call allocates it.
+    """The GPU memory that the ranks of a group share. The first exchange allocates this memory.
 
     Results are written to this memory and then copied to new tensors, so that no rank writes to a tensor of a caller on another rank.
     The memory grows in powers of two. Smaller memory is kept, too, because CUDA graphs of the caller may write to it.
@@ -62,7 +62,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts. Return None on every rank if some rank cannot write to another's memory.
+        """Return a function that exchanges the parts, or None if some rank cannot write to another rank's memory.
 
         Every rank must make this call. ``x`` is this rank's part of the array. ``out`` is its symmetric memory for the result, if all
         ranks have it. ``into`` has the strides of each rank's part of the result.
@@ -147,7 +147,7 @@ class SymmetricWorkspace:
 
 @frozen(eq=False)
 class PutGraph:
-    """A frozen record of an exchange. A call of the record launches the exchange as a CUDA graph.
+    """A frozen record of an exchange. Calling the record launches the exchange as a CUDA graph.
 
     Attributes:
         barrier: a function that enqueues a barrier of all ranks' GPUs on the current stream.

@@ -1,4 +1,4 @@
-"""The relayout of a .npy file into another, piece by piece. Both files may be larger than host memory and GPU memory."""
+"""The relayout of a .npy file into another .npy file, in pieces. Both files may be larger than host or GPU memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FileReport(TransferReport):
 
     @property
     def wall_gb_per_s(self) -> float:
-        """The throughput of the whole job in GB/s. Each byte counts twice, because it is read and written."""
+        """The throughput of the whole job in GB/s. Bytes that are read and bytes that are written both count."""
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 
@@ -110,7 +110,7 @@ def relayout_file(
                 flat, piece_seconds, differing = _relaid_out(read, words, place, executor, target)
                 if differing:
                     raise TilecopyError(
-                        f"verification failed: {differing} words differ in piece {index}; nothing was written"
+                        f"verification failed: {differing} words of piece {index} differ from NumPy's; nothing was written"
                     )
                 seconds.append(piece_seconds)
                 progress(index * total // len(places), total)

@@ -1,1 +1,1 @@
-"""Relayouts as lazy or recorded operations of a framework: operators of torch, blocks of Dask."""
+"""Relayouts as torch operators, and as lazy operations on the blocks of Dask arrays."""

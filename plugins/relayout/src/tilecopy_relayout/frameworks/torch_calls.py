@@ -1,4 +1,4 @@
-"""Relayouts of torch tensors, by the operator if torch must dispatch the call, else by a launch. This module imports torch."""
+"""Relayouts of torch tensors, by a torch operator if torch must dispatch the call, else directly. Imports torch."""
 
 from __future__ import annotations
 

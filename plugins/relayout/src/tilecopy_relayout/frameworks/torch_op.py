@@ -52,13 +52,13 @@ def apply_operator(call: RelayoutCall) -> Any:
             if tensor is not None and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 raise RequestError(
                     f"{name}: a {type(tensor).__name__} of shape {tuple(tensor.shape)} does not support the operators of tilecopy "
-                    f"({str(error).partition(chr(10))[0]}); pass a plain tensor with its elements"
+                    f"({str(error).partition(chr(10))[0]}); pass a plain tensor with the same elements"
                 ) from error
         raise
 
 
 def record_operator(call: RelayoutCall) -> Any:
-    """Record the operator for a proxy of ``torch.fx.symbolic_trace``. The proxy represents a tensor of any shape."""
+    """Record the operator in the graph of ``torch.fx.symbolic_trace``. The array is a proxy without a shape."""
     call.refuse("is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx", "out")
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 

@@ -1,1 +1,1 @@
-"""Relayouts in one process: checked calls, host arrays in pieces, and cached launches."""
+"""Relayouts in one process, with checks of calls, transfers of host arrays in pieces, and cached launches."""

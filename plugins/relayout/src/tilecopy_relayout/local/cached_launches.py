@@ -1,4 +1,4 @@
-"""The cache of checked launches. A later call that differs from a cached call only in its addresses is not checked again."""
+"""The cache of checked launches. A call that differs from a cached call only in addresses is not checked again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _CachedLaunch:
     high: int
 
     def new_result(self, array: Any, stream: Any) -> tuple[Any, int]:
-        """Return a new result and its address."""
+        """Return a new array for the result, and the array's address."""
         result = self.framework.empty(array, self.shape, self.dtype, stream)
         reader = _readers.get(type(result))
         facts, address = (None, 0) if reader is None else reader(result)
@@ -65,7 +65,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch at addresses of a new alignment, or across two GPUs. Raise CacheMissError if an address is not word-aligned."""
+        """Launch at addresses of new alignment or on two GPUs. Raise CacheMissError if words are misaligned."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError
@@ -84,7 +84,7 @@ _NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Launch a call by the cached launch of an earlier call that differs only in its addresses. Return the result."""
+    """Run a call with the cached launch of an earlier call at other addresses. Return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)
@@ -124,7 +124,7 @@ def _options(axes: Any, out: Any, executor: str | None, sizes: Mapping[str, Any]
 
 
 def relayout_array(call: RelayoutCall) -> Any:
-    """Return the relayout of an array in memory, without recording it in torch."""
+    """Return the relayout of an array in memory. torch does not record the call."""
     if call.device is None:
         with suppress(CacheMissError):
             return launch_cached(call.array, call.axes, call.out, call.stream, call.executor, call.sizes)

@@ -1,4 +1,4 @@
-"""A record of one call of ``relayout``, and the check of the whole call before anything is launched."""
+"""A record of one call of ``relayout``, and a function that checks the whole call before anything is launched."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RelayoutCall(NamedTuple):
         return rearrangement(self.axes, self.array.shape, self.sizes)
 
     def refuse(self, why: str, *names: str) -> None:
-        """Raise RequestError if one of the arguments ``names`` is not None. ``why`` is the message's end."""
+        """Raise RequestError if an argument named in ``names`` is not None. The message ends with ``why``."""
         for name in names:
             if getattr(self, name) is not None:
                 raise RequestError(f"{name}= {why}")
@@ -72,7 +72,7 @@ class CheckedLaunch:
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
-    """Check a call, run it and return the result. ``on_launch`` may cache the launch, if the array's GPU launches."""
+    """Check and run a call. Return the result. ``on_launch`` gets the launch if it may be cached."""
     if call.stream is not None:
         stream_handle(call.stream)
     source = array_of("array", call.array)
@@ -118,13 +118,13 @@ def _through(device: int, executor: str) -> Any:
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that returns the current stream. Both arrays' frameworks must have the same current stream."""
+    """Return a function that returns the frameworks' current stream, which must be the same for both arrays."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
 
 def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, ...]) -> SideArray:
-    """Check the shape, dtype, device and memory of an array for the result. Return the array's record."""
+    """Check the shape, dtype, device and memory of a result array. Return the array's :class:`SideArray`."""
     facts = array_of(name, result)
     memory, source_memory = facts.memory, source.memory
     if memory.shape != shape:
@@ -136,7 +136,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
             f"{name} must have the array's dtype {source.dtype}, got {facts.dtype}: relayout does not convert dtypes"
         )
     if facts.device != source.device and (name != "out" or None in (facts.device, source.device)):
-        raise RequestError(f"{name} must be {source.place}, as the array is, got an array {facts.place}")
+        raise RequestError(f"{name} must be {source.place} like the array, got an array {facts.place}")
     if name == "out" and (why := facts.framework.out_error(result)):
         raise RequestError(f"out: {why}")
     if name == "out" and facts.readonly:
@@ -148,13 +148,13 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         )
     if overlaps(source_memory, memory):
         raise RequestError(
-            f"{name} overlaps the array: relayout cannot work in place; pass another buffer, or omit out"
+            f"{name} must not overlap the array, because relayout cannot work in place; pass another buffer, or omit out"
         )
     return facts
 
 
 def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) -> RelayoutSpec:
-    """Return a relayout between two arrays as a relayout of words of 1 to 16 bytes. Dimensions are in the destination's order.
+    """Return a relayout between two arrays as one of words of 1 to 16 bytes, in the destination's order of dimensions.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
     bytes, or a misaligned element) adds an innermost dimension on both sides.
@@ -170,7 +170,7 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
-    """Return the launcher of a relayout on GPUs, planned for the alignments of both addresses."""
+    """Return a launcher of a relayout on GPUs, planned for the alignments of the two addresses."""
     with LOCK:
         from ..planner.plan import plan_of
     plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))

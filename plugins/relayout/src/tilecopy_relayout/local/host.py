@@ -27,7 +27,7 @@ NEVER_WRITTEN = 0xA5
 
 
 def choose_executor(name: str | None, device: int | None = None) -> str:
-    """Return the executor ``name``, else ``cuda`` if a GPU exists, else ``emulator``. ``device`` is the array's GPU."""
+    """Return the executor's name: ``name`` if it is not None, else ``cuda`` if a GPU exists, else ``emulator``."""
     if name is not None:
         EXECUTOR.check(name, "relayout", "executor")
     if device is not None and name == "emulator":
@@ -38,7 +38,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
 
 
 def target_of_gpu(device: int | None = None) -> str:
-    """Return the architecture of a GPU. The default is the GPU for host arrays: the thread's current GPU, or the first."""
+    """Return the architecture of a GPU, by default of the thread's current GPU, or of GPU 0 if no GPU is current."""
     cuda: Any = get_executor("cuda")
     device = driver().current_device() if device is None else device
     major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
@@ -46,7 +46,7 @@ def target_of_gpu(device: int | None = None) -> str:
 
 
 def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
-    """Divide an array into contiguous boxes of 1 to ``most`` elements. Yield the boxes in row-major order."""
+    """Yield contiguous boxes that cover an array, in row-major order. A box has at most ``most`` elements."""
     if not shape:
         yield ()
     elif 0 not in shape:
@@ -57,7 +57,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the bytes for a piece's source and result: 80% of the GPU's free memory. Return None for the emulator."""
+    """Return the bytes that a piece's source and result may take: 80% of free GPU memory, or None on the emulator."""
     if executor != "cuda":
         return None
     with driver().active(driver().current_device()):
@@ -78,7 +78,7 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Copy one piece of an array in host memory. Return the time in seconds, without transfers to and from the GPU.
+    """Copy one piece of an array in host memory. Return the seconds of the copy without transfers to and from the GPU.
 
     On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """

@@ -1,1 +1,1 @@
-"""The planner. From shapes and strides, it finds the normal form and the cheapest tiling, and builds the kernel."""
+"""The planner. It finds the normal form of a relayout and the cheapest tiling, and builds the kernel."""

@@ -1,4 +1,4 @@
-"""The candidate tilings of a problem."""
+"""Functions that list the candidate tilings of a relayout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_IDLE = 8
 
 
 def candidates(problem: Problem) -> list[Tiling]:
-    """Return the candidate tilings of a problem, at least one."""
+    """Return the candidate tilings of a relayout in normal form. There is at least one."""
     inner, rank = problem.innermost, len(problem.extents)
     tilings: list[Tiling] = []
     if not problem.reversed & {inner, rank - 1}:
@@ -43,7 +43,7 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the orders in which CTAs move the boxes: by the destination's strides and by the source's strides."""
+    """Return two orders in which CTAs may move the boxes: by destination strides, and by source strides."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 

@@ -1,4 +1,4 @@
-"""The expected cost of a tiling: counted sectors, wavefronts and CTAs, with weights that were measured on an H200.
+"""The expected cost of a tiling, from counts of sectors, wavefronts and CTAs and weights measured on an H200.
 
 Every factor is one or more. The expected throughput is that of a plain copy, divided by the product of the factors. The
 weights agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the
@@ -103,7 +103,7 @@ class TilingCost:
 
     @property
     def total(self) -> float:
-        """The product of the factors."""
+        """The product of all factors."""
         return self.sectors * self.runs * self.threads * self.accesses * self.edges * self.tail
 
 
@@ -116,7 +116,7 @@ def cost_of(problem: Problem, tiling: Tiling) -> TilingCost:
 
 
 def least_total(problem: Problem, tiling: Tiling) -> float:
-    """Return a lower bound of the total of :func:`cost_of`: the product of all factors except ``accesses``."""
+    """Return the product of all factors except ``accesses``. This product is a lower bound of the total cost."""
     return prod(_factors(problem, tiling))
 
 

@@ -134,7 +134,7 @@ def _coordinates(number: Any, extents: Sequence[int]) -> list[Any]:
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """Return a layout of a box in registers, with contiguous words if ``words`` is True, else contiguous vectors."""
+    """Return a register layout of a box. A thread's words (if ``words`` is True) or vectors are contiguous."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     by_words = words and thread_values.permutes_registers
     for mode in thread_values.modes:
@@ -147,7 +147,7 @@ def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> Til
 
 
 def shared_layout(tiling: Tiling, smem_layout: SmemLayout) -> TileLayout:
-    """Return the layout of the box in shared memory."""
+    """Return the layout of a CTA's box in shared memory."""
     iters: list[tuple[int, int]] = []
     for n, (extent, step) in enumerate(zip(tiling.tile, smem_layout.steps, strict=True)):
         rows = smem_layout.vec if n == smem_layout.run else extent

@@ -20,7 +20,7 @@ from .problem import WIDEST_BYTES, RelayoutSpec
 
 @frozen(eq=False)
 class DeviceLauncher:
-    """A launcher of one planned relayout at any addresses on the same GPUs.
+    """A launcher of one planned relayout. The addresses may change, but not the GPUs.
 
     Attributes:
         plan: a function that returns a :class:`~tilecopy_relayout.planner.plan.RelayoutPlan` for two alignments in bytes.
@@ -58,7 +58,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
-    """Relayout one NumPy array into another on the emulator. ``plan_for`` maps both alignments in bytes to the plan."""
+    """Relayout one NumPy array into another on the emulator. ``plan_for`` plans for two alignments in bytes."""
     for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
         _demand(name, array, side)
     if not destination.flags.writeable:

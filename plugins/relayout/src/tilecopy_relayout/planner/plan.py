@@ -62,7 +62,7 @@ class RelayoutPlan:
         return BEST_SHARE / self.cost.total
 
     def explain(self) -> str:
-        """Return the dimensions, the tiling with its expected cost, and the copies of the kernel, as a string."""
+        """Return a text that describes the dimensions, the tiling with its expected cost, and the kernel's copies."""
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {extent} elements {'backwards ' if n in problem.reversed else ''}"
@@ -84,7 +84,7 @@ class RelayoutPlan:
 
     @checked(executor=EXECUTOR, gpus=optional(instance_of("a DevicePlacement", DevicePlacement)))
     def bind(self, executor: str, gpus: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
-        """Return a function that moves arrays of the planned shape and strides.
+        """Return a function that performs the planned relayout.
 
         Args:
             executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
@@ -175,7 +175,7 @@ def plan_relayout(
 def plan_of(
     spec: RelayoutSpec, target: str, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
 ) -> RelayoutPlan:
-    """Return the plan of a valid relayout, for addresses with these alignments in bytes."""
+    """Return the plan of a valid relayout, for addresses aligned to ``src_align`` and ``dst_align`` bytes."""
     problem, base_offsets = problem_of(spec, src_align, dst_align)
     return RelayoutPlan(spec, problem, base_offsets, *_best_kernel(problem, target))
 
@@ -198,7 +198,7 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the first tiling with the least expected cost, and its cost."""
+    """Return the tiling with the least expected cost (the first of several), and this cost."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

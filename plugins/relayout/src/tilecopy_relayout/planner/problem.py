@@ -1,4 +1,4 @@
-"""The normal form of a relayout: only the properties that determine which bytes move where.
+"""The normal form of a relayout. It has only the properties that determine which bytes move where.
 
 Dimensions of extent 1 are dropped. Dimensions that stay together are fused. The destination's strides are made positive.
 Elements that always move together become one wider element. Two relayouts with the same :class:`Problem` have the same plan.
@@ -38,7 +38,7 @@ class RelayoutSpec:
 
     @property
     def sides(self) -> tuple[StridedMemory, StridedMemory]:
-        """The strided memory of the source and of the destination. Each starts at address 0."""
+        """The shape and strides of the source and of the destination in memory, as if each started at address 0."""
         size = self.elem_bytes
         source, result = (tuple(step * size for step in steps) for steps in (self.src, self.dst))
         return StridedMemory(0, self.extents, source, size), StridedMemory(0, self.extents, result, size)
@@ -73,7 +73,7 @@ class Problem(RelayoutSpec):
 
     @property
     def innermost(self) -> int:
-        """The dimension with the smallest non-zero stride of the source, or the last if all strides are 0."""
+        """The dimension with the smallest non-zero source stride, or the last dimension if all source strides are 0."""
         steps = [(step, -n) for n, step in enumerate(self.src) if step]
         return -min(steps)[1] if steps else len(self.src) - 1
 
@@ -81,7 +81,7 @@ class Problem(RelayoutSpec):
 def problem_of(
     spec: RelayoutSpec, src_align: int = WIDEST_BYTES, dst_align: int = WIDEST_BYTES
 ) -> tuple[Problem, tuple[int, int]]:
-    """Return the normal form of a relayout between arrays whose first elements have these alignments, in bytes.
+    """Return the normal form of a relayout, for first elements aligned to ``src_align`` and ``dst_align`` bytes.
 
     The second value has the offsets, in bytes, of the normal form's first source and destination element from the caller's.
     """

@@ -1,4 +1,4 @@
-"""Tilings of relayouts: the box of a CTA, and the elements of the box that each thread moves.
+"""Tilings of relayouts: the box that each CTA moves, and the elements of the box that each thread moves.
 
 ``direct``: global -> registers -> global. The innermost dimension stays innermost.
 ``gather``: global -> shared along the source, shared -> registers -> global along the destination.
@@ -58,22 +58,22 @@ class Tiling:
 
     @property
     def divides(self) -> bool:
-        """True if every extent of the box is a power of two, or the kind is ``shifted``. A shifted tiling may leave some warps idle."""
+        """True if every extent of the box is a power of two, or if the kind is ``shifted``."""
         return self.kind == "shifted" or prod(self.tile).bit_count() == 1
 
     def steps(self, problem: Problem) -> tuple[int, ...]:
-        """Return the elements from one box to the next along each dimension: the box's extent without its margin."""
+        """Return the distance in elements from the start of one box to the next, along each dimension."""
         if self.kind != "shifted":
             return self.tile
         return (*self.tile[:-1], self.tile[-1] - sector_elems(problem))
 
     def grid_dims(self, problem: Problem) -> list[int]:
-        """Return the dimensions with more than one box, slowest first."""
+        """Return the dimensions that have more than one box, with the slowest dimension first."""
         counts = self.counts(problem)
         return [n for n in self.order if counts[n] > 1]
 
     def tiles_per_cta(self, problem: Problem) -> int:
-        """Return the number of boxes that a CTA moves one after another, along the fastest dimension.
+        """Return the number of boxes that a CTA moves in succession. They are adjacent along the fastest dimension.
 
         It is 2 if a box takes so much shared memory that few CTAs share an SM. Then the loads of the second box are in
         flight while the first is stored. In other cases, other CTAs hide the latency.
@@ -85,7 +85,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return by how many elements the last box is moved back along each dimension, to end with the dimension.
+        """Return how many elements the last box is moved back along each dimension, so that it ends with the dimension.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
         end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
@@ -116,13 +116,13 @@ class Tiling:
 
 
 def sector_elems(problem: Problem) -> int:
-    """Return the number of elements in a sector."""
+    """Return the number of elements in a memory sector (32 bytes)."""
     return SECTOR_BYTES // problem.elem_bytes
 
 
 @frozen
 class LayoutMode:
-    """A frozen record of a layout mode: one factor of a dimension, with ``extent`` values. It selects a thread or a register.
+    """A frozen record of a layout mode, a factor of a dimension's extent. The mode selects a thread or a register.
 
     Attributes:
         weight: elements along the dimension per step of the mode.
@@ -162,11 +162,11 @@ class ThreadValueLayout:
 
     @property
     def permutes_registers(self) -> bool:
-        """True if a thread permutes elements between its vectors and its words."""
+        """True if a thread must permute elements in registers between vectors and words."""
         return self.vec > 1 and self.word > 1
 
     def lanes(self, step: Callable[[LayoutMode], int]) -> list[int]:
-        """Return the offset of each lane of the first warp, where each step of a mode adds ``step(mode)``."""
+        """Return an offset for each lane of the first warp. A step along a mode adds ``step(mode)`` to the offset."""
         offsets = [0]
         for mode in self.modes:
             if mode.thread and mode.stride < LANES:
@@ -176,20 +176,20 @@ class ThreadValueLayout:
 
     @property
     def lanes_across(self) -> int:
-        """The number of adjacent lanes along the dimension ``other``."""
+        """The number of lanes of a warp that are adjacent along the dimension ``other``."""
         across = [d for d in self.modes if d.thread and d.dim == self.other and d.stride < LANES]
         return min(across[0].extent, LANES // across[0].stride) if across else 1
 
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """Return the dimensions sorted by stride on one side. The smallest stride is first; broadcasts (stride 0) are last."""
+    """Return the dimensions sorted by the stride in one array, smallest first. Broadcasts (stride 0) are last."""
     steps = getattr(problem, side)
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, steps[n], -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the elements of the widest vector along a dimension. It must be aligned at all other coordinates."""
+    """Return the number of elements in the widest vector along a dimension that is aligned everywhere in the array."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
@@ -204,7 +204,7 @@ class _ModeAllocator:
         self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add the next mode of a dimension. Return its extent, the largest divisor up to ``most`` of the rest."""
+        """Add a mode of a dimension and return the mode's extent, the largest divisor of the rest up to ``most``."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         if extent > 1:
@@ -214,7 +214,7 @@ class _ModeAllocator:
         return extent
 
     def spread(self, dims: Sequence[int], threads: int) -> None:
-        """Divide the rest of each dimension among the remaining threads, and then among registers."""
+        """Divide the remaining extent of each dimension among the remaining threads, and then among registers."""
         for dim in dims:
             self.take(dim, threads // self.counts[True], thread=True)
         for dim in dims:
@@ -223,7 +223,7 @@ class _ModeAllocator:
 
 @lru_cache(maxsize=1024)
 def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
-    """Return the thread-value layout of a tiling. Vectors are contiguous in global memory, and adjacent lanes share a line.
+    """Return the thread-value layout of a tiling. Vectors are contiguous in global memory. Adjacent lanes share a line.
 
     Eight lanes of 16 bytes access one line of 128 bytes of global memory. Four such groups are one word apart in shared
     memory, so that a warp accesses every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
@@ -255,7 +255,7 @@ def _together(extent: int, word: int) -> int:
 
 @frozen
 class SmemLayout:
-    """A frozen record of a box's layout in shared memory, in dimension order of the source (``gather``) or destination.
+    """A frozen record of a box's layout in shared memory, with padding after every ``vec`` rows.
 
     Attributes:
         steps: the stride of each dimension in elements.
@@ -270,7 +270,7 @@ class SmemLayout:
     jump: int
 
     def step(self, mode: LayoutMode) -> int:
-        """Return the stride of a mode in elements."""
+        """Return the stride of a layout mode in shared memory, in elements."""
         if mode.dim == self.run and mode.weight >= self.vec:
             return mode.weight // self.vec * self.jump
         return mode.weight * self.steps[mode.dim]
