@@ -377,16 +377,16 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
-        "m8n8: lane 1 must hold the element at offset 1 from that of lane 0 in tile, as in a row of a matrix, got offset 8; a row-major "
+        "m8n8: lane 1 must hold the element at offset 1 from the element of lane 0 in tile, as in a row of a matrix, got offset 8; a row-major "
         'tile with rows of 16 bytes fits mma_fragment."m16n8k8", "A", "float32".\n',
     ),
     "pairs of float32": (
         lambda: moved(tc.mma_fragment("m16n8k8", "C", "float32"), (16, 8), swizzled((16, 8), mode=None), "float32"),
-        "lane 1 must hold the element at offset 1 from that of lane 0 in tile.* got offset 2",
+        "lane 1 must hold the element at offset 1 from the element of lane 0 in tile.* got offset 2",
     ),
     "lanes that hold rows": (
         lambda: moved(TileLayout(S[(32, 8) : (1 @ laneid, 1)]), (32, 8), swizzled((32, 8), mode=None)),
-        "lane 1 must hold the element at offset 2 from that of lane 0 in tile, .* got offset 8; m8n8.trans: lane 4 must hold the element .* got offset 32",
+        "lane 1 must hold the element at offset 2 from the element of lane 0 in tile, .* got offset 8; m8n8.trans: lane 4 must hold the element .* got offset 32",
     ),
     "half of the lanes": (
         lambda: moved(TileLayout(S[(4, 4, 2) : (4 @ laneid, 1 @ laneid, 1)]), (4, 8), swizzled((4, 8), mode=None)),
@@ -445,7 +445,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "registers that begin inside one": (
         lambda: moved(TileLayout(S[(8, 4, 2) : (4 @ laneid, 1 @ laneid, 1)] + 1), (8, 8), swizzled((8, 8), mode=None)),
-        "a register of 2 elements, got register element 1",
+        "the first register element of each matrix must be a multiple of 2, got 1",
     ),
 }
 

@@ -55,13 +55,13 @@ variant = Variant(
 
 
 def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
-    """Return the request with the region of option ``prefetch`` as its source, or None if the option is not given."""
+    """Return the request with the region of option ``prefetch`` as the source if the option is given, else None."""
     region = request.options.get("prefetch")
     return None if region is None else attrs.evolve(request, src=region)
 
 
 def prefetch_fits(request: CopyRequest) -> str | None:
-    """Check that a copy from the region of option ``prefetch`` to the same destination is valid."""
+    """Check that the region of option ``prefetch`` could be copied to the request's destination."""
     later = prefetch_copy(request)
     if later is None:
         return None
@@ -83,7 +83,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @frozen
 class BulkPartition:
-    """A frozen record of a request's bulk copies, and of its prefetches into L2 for a later copy.
+    """A frozen record of the bulk copies of a request, and of the prefetches into L2 for a later copy.
 
     Attributes:
         copies: the bulk copies.
@@ -95,7 +95,7 @@ class BulkPartition:
 
     @property
     def rounds(self) -> VectorPartition:
-        """The partition of the copies, ``[outer, 1, elements of a chunk]``."""
+        """The partition of the bulk copies, with shape ``[outer, 1, elements per chunk]``."""
         return self.copies.rounds
 
     @property
@@ -111,7 +111,7 @@ class BulkPartition:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BulkPartition | Decline:
-    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
+    """Return the partition into the longest chunks that are contiguous in source and destination."""
     copies, later = partition_chunks(request), prefetch_copy(request)
     if isinstance(copies, Decline):
         return copies

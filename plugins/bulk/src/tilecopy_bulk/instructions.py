@@ -1,4 +1,4 @@
-"""The bulk prefetch into L2 on the emulator: it checks alignment and bounds but moves no bytes (PTX ISA 9.7.9.25.4)."""
+"""Emulation of the bulk prefetch into L2 (PTX ISA 9.7.9.25.4). It checks alignment and bounds but moves no bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilecopy_emulator.extending import (
 
 
 def prefetch(instruction: Instruction, program: Program) -> Step:
-    """Return the emulator's step for ``cp.async.bulk.prefetch.L2.global [a], size``. The step checks the bounds."""
+    """Return a function that checks the address and size of ``cp.async.bulk.prefetch.L2.global [a], size``."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
         raise refuse(instruction, "the qualifiers must be .global and, optionally, .L2::cache_hint")

@@ -35,7 +35,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
+    """Return the partition into the longest chunks that are contiguous in source and destination."""
     return partition_chunks(request)
 
 

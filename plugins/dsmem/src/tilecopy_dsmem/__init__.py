@@ -81,7 +81,7 @@ def cluster_launch(request: CopyRequest) -> str | None:
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """Check that ``remote_cta_id=`` is a rank in the cluster. If the size is unknown, the largest one is used."""
+    """Check that ``remote_cta_id=`` is a rank in the cluster, or below 16 if the cluster size is unknown."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None
@@ -113,7 +113,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the partition: the longest chunks that are contiguous on both sides, and the loop over them."""
+    """Return the partition into the longest chunks that are contiguous in source and destination."""
     return partition_chunks(request)
 
 

@@ -55,7 +55,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return the partition ``[outer, threads, vec]`` in the order of the global side's strides."""
+    """Return the partition ``[outer, threads, vec]``. Elements are ordered by their strides in global memory."""
     return synthesize(request, leader=request.side_in("global"))
 
 

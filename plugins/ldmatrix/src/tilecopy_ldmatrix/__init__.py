@@ -65,7 +65,7 @@ DEMOTED_PRIORITY = 5
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks. ``reg`` has a higher priority for ``.x1`` copies of 8- or 32-bit elements."""
+    """Return Accept or Decline. Variant ``reg`` has a higher priority for ``.x1`` copies of 8- or 32-bit elements."""
     verdict = first_failure(request, PREDICATE)
     if verdict and fragment_and_memory(request)[0].buffer.dtype.bits != 16:
         partition = tilecopy_partition(request)
@@ -84,7 +84,7 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
-    """Emit one instruction per batch, for the warps that own elements."""
+    """Emit the ``ldmatrix`` or ``stmatrix`` instructions, for the warps that own elements."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
     with by_owners(ptx, partition.warps, store=store):

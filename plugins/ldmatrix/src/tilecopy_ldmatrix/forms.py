@@ -1,4 +1,4 @@
-"""The forms of ldmatrix and stmatrix: the lane and register that hold each element of one matrix."""
+"""The forms of ldmatrix and stmatrix. Each form gives the lane and register of each element of one matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MatrixForm:
 
     @property
     def name(self) -> str:
-        """The name of the form for messages: the shape without the number of matrices."""
+        """The name of the form in messages, such as ``m8n8.trans``."""
         return self.shape.partition(".x")[0] + (".trans" if ".trans" in self.shape else "")
 
 

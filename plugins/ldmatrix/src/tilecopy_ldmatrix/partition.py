@@ -1,4 +1,4 @@
-"""The partition of a fragment into matrices: the lanes that pass the addresses of rows, and the registers of the elements.
+"""The partition of a fragment into matrices: the lane that addresses each row, and the register of each element.
 
 The iters of the fragment are matched with those of each form. Register iters that remain repeat the matrix: factors of two
 become the matrices of one instruction, the rest become several instructions.
@@ -44,7 +44,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class FragmentPiece:
-    """A frozen record of ``extent`` steps along lanes or registers, each of ``step`` elements in shared memory."""
+    """A frozen record of ``extent`` lanes or registers. Neighbours are ``step`` elements apart in shared memory."""
 
     axis: Axis
     stride: int
@@ -109,11 +109,11 @@ class MatrixPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the element offset, in the shared buffer, of the row that a thread addresses in the first batch."""
+        """Return the shared buffer's element offset of the row that a thread addresses in the first instruction."""
         return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every element: ``(thread, register element)``, or an offset in memory."""
+        """Return ``(destination, source)`` per element: ``(thread, register element)`` or a memory element offset."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -248,7 +248,7 @@ def _of_form(
     assert isinstance(base, int)
     loose = next((at for at in (base, *(piece.stride for piece in remaining)) if at % register_elems), None)
     if loose is not None:
-        return f"a matrix must begin at a register of {register_elems} elements, got register element {loose}"
+        return f"the first register element of each matrix must be a multiple of {register_elems}, got {loose}"
     chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
@@ -274,7 +274,7 @@ def _one_matrix(
         ):  # the instruction's next register, wherever the fragment has it
             half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % register_elems:
-                return f"two registers of a lane must hold the halves of a row, {inner} elements apart in {name}, but none do"
+                return f"each lane must hold, in two registers, elements that are {inner} elements apart in {name}, but no two registers do"
             _take_innermost(remaining, half, 2)
             parts = [0, half.stride]
         else:
@@ -286,7 +286,7 @@ def _one_matrix(
                 if piece.step != expected:
                     what = _WHAT[piece.axis]
                     return (
-                        f"{what} {piece.stride} must hold the element at offset {expected} from that of {what} 0 in {name}, as in a row of a "
+                        f"{what} {piece.stride} must hold the element at offset {expected} from the element of {what} 0 in {name}, as in a row of a "
                         f"matrix, got offset {piece.step}"
                     )
         inner *= it.extent
@@ -311,7 +311,7 @@ def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] 
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"a part of a matrix must begin at {_WHAT[it.axis]} {at}, got a layout with {piece.extent} steps of {piece.stride}"
+            return f"the layout must divide at {_WHAT[it.axis]} {at}, where part of a matrix begins, got {piece.extent} steps of stride {piece.stride}"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)

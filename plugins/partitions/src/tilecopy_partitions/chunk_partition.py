@@ -1,4 +1,4 @@
-"""The partition of bulk copies: contiguous chunks with one instruction each, and the loop over them."""
+"""The partition of a copy into contiguous chunks. One bulk copy instruction copies each chunk."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """A frozen record of a partition into bulk copies of ``chunk_bytes``. The shape of ``rounds`` is ``(outer, 1, elements per chunk)``."""
+    """A frozen record of bulk copies of ``chunk_bytes`` bytes each. ``rounds`` has shape ``(copies, 1, elements)``."""
 
     chunk_bytes: int
     rounds: VectorPartition
 
     @property
     def chunks(self) -> tuple[tuple[Int, Int], ...]:
-        """The ``(destination, source)`` element offsets of each chunk, without a swizzle."""
+        """The ``(destination, source)`` element offsets of each chunk, before swizzles are applied."""
         dst, src, shape = self.rounds.dst, self.rounds.src, self.rounds.shape
         return tuple((dst.offset(i, 0, shape), src.offset(i, 0, shape)) for i in range(self.rounds.outer))
 
@@ -42,7 +42,7 @@ class ChunkPartition:
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the partition into the longest chunks that are contiguous on both sides. Return Decline if none fits.
+    """Return the partition into the longest chunks that are contiguous in source and destination, or Decline.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """

@@ -1,4 +1,4 @@
-"""Predicates of bounds checks. A predicate is a bool if bounds of integers decide it, else a kernel computes it once."""
+"""Predicates for bounds checks. A predicate is a bool if it is known at build time, else a predicate register."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Comparison: TypeAlias = "tuple[Expr, str, int]"
 
 
 def range_predicate(ptx: PtxBuilder, index: Int, size: Int, ends: tuple[bool, bool] = (True, True)) -> Register | bool:
-    """Return ``0 <= index < size``: a bool if bounds of the integers decide it, else a predicate register that is computed once.
+    """Return ``0 <= index < size`` as a bool if it is known at build time, else as a predicate register.
 
     The constant and the common factor of ``index`` go into what it is compared with, so that indices which differ by
     a constant cost one compare each; where the low end becomes 0, one unsigned compare covers both. The two
@@ -49,7 +49,7 @@ def _compare(ptx: PtxBuilder, form: Expr, op: str, bound: int, sign: str = "s") 
 
 
 def all_of(ptx: PtxBuilder, predicates: Sequence[Register | bool]) -> Register | bool:
-    """Return the conjunction of predicates: a bool if all are bools or one is False, else a register that is computed once."""
+    """Return the conjunction of predicates as a bool if it is known at build time, else as a predicate register."""
     if False in predicates:
         return False
     total, *others = dict.fromkeys(p for p in predicates if isinstance(p, Register)) or [True]
@@ -67,7 +67,7 @@ def opposite(ptx: PtxBuilder, predicate: bool) -> bool: ...
 
 
 def opposite(ptx: PtxBuilder, predicate: Register | bool) -> Register | bool:
-    """Return the negation of a predicate: a bool for a bool, or a predicate register that is computed once."""
+    """Return the negation of a predicate: a bool for a bool, a predicate register for a predicate register."""
     if isinstance(predicate, bool):
         return not predicate
     return pure_once(ptx, ptx.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)

@@ -1,4 +1,4 @@
-"""The threads that own elements of a register operand, as conditions on digits of a thread's id."""
+"""Conditions that select the threads that own elements of a register operand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return the value of an integer or condition in each thread of a CTA. The value must depend only on the thread's index."""
+    """Return an array with the value of an integer or condition in each thread of a CTA."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
@@ -109,7 +109,7 @@ def by_owners(ptx: PtxBuilder, digits: Sequence[Digit], *, store: bool = False) 
 def owning_threads(
     request: CopyRequest, digits: Sequence[Digit], *, store: bool = False
 ) -> np.ndarray[Any, np.dtype[np.bool]]:
-    """Return a mask of the threads of the scope that meet the :func:`owner_conditions`."""
+    """Return a boolean array that is True for the threads of the scope that own elements."""
     tid, threads = request.scope.tid, request.scope.threads
     owns = np.ones(threads, bool)
     for condition in owner_conditions(digits, tid, threads, store=store):
@@ -123,7 +123,7 @@ def fragment_and_memory(request: CopyRequest) -> tuple[Region, Region]:
 
 
 def owned_fragment(request: CopyRequest) -> str | None:
-    """Check that the register operand's box has a layout, and that the scope has the threads of this layout."""
+    """Check that the register operand's box has a layout that assigns elements to threads of the scope."""
     fragment, _ = fragment_and_memory(request)
     if fragment.buffer.layout.swizzle is not None:
         return f"the layout of register operand {fragment.buffer.name} must not have a swizzle, because registers have no addresses"
@@ -134,7 +134,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Return why the scope's threads cannot own a register operand with this layout. Return None if they can."""
+    """Return the reason if the scope's threads cannot own a register operand with this layout, else None."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
@@ -155,7 +155,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
-        return f"the layout has an element at {where}, but none of the {request.scope.threads} threads of the {kind} has this index"
+        return f"each element of the layout must belong to a thread, but none of the {request.scope.threads} threads of the {kind} is at {where}"
     if request.src is not fragment or len(thread_places) == request.scope.threads:
         return None  # a store needs one owner an element: the axes must tell all threads of the scope apart
     return (
@@ -177,12 +177,12 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
         together = (*axes, axis)
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
         if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
-            return f"add an offset along {axis} to its layout that selects the storing thread, such as layout=... + 0 @ {axis}"
-    return "add axes to its layout that distinguish the threads"
+            return f"add an offset along {axis} to the layout to select the thread that stores, such as layout=... + 0 @ {axis}"
+    return "add axes that distinguish the threads to the layout"
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
-    """Return the thread axes of a fragment's buffer. Axes along which all elements have the same index are included."""
+    """Return the thread axes of a fragment's buffer: all axes except the register axis ``m``."""
     return [axis for axis in fragment.buffer.layout.axes if axis != m]
 
 
@@ -208,9 +208,9 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return each thread iter as a digit of a thread's index. Return Decline if iters of one axis overlap."""
+    """Return one digit of a thread's index per thread iter, or Decline if iters of one axis overlap."""
     if any(it.axis == m for it in layout.replica):
-        return Decline(f"the register layout must not have replicas along m, got {layout}")
+        return Decline(f"the register layout must not have replicas along the register axis m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [
         *((thread, other.stride, False, tuple(it.stride for it in guarded)) for thread, other, *guarded in threads),
         *((it, 0, True, ()) for it in layout.replica),

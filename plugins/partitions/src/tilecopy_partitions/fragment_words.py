@@ -7,7 +7,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 
 
 def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-    """Return the registers that hold ``bits`` bits from an element on. Return None if a register has other elements."""
+    """Return the registers with the ``bits`` bits from element ``start_elem`` on, or None if they share a register."""
     words = ptx.fragment(buffer)
     first, word = start_elem * buffer.dtype.bits, words[0].bits
     if first % word or bits % word:
@@ -16,7 +16,7 @@ def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> 
 
 
 def read_local(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register]:
-    """Return registers that hold ``bits`` bits of a local buffer, starting at an element. Bits of a wider register are extracted."""
+    """Return registers that hold ``bits`` bits of a local buffer, from element ``start_elem`` on."""
     whole = local_words(ptx, buffer, start_elem, bits)
     if whole is not None:
         return whole
@@ -37,7 +37,7 @@ def write_local(
     *,
     guard: Register | None = None,
 ) -> None:
-    """Write ``bits`` bits to a local buffer, starting at an element, if ``guard`` is true. Other elements keep their values."""
+    """Write ``bits`` bits to a local buffer, from element ``start_elem`` on. ``guard`` is an optional predicate."""
     whole = local_words(ptx, buffer, start_elem, bits)
     if whole is not None:
         if len(whole) != len(registers):

@@ -81,7 +81,7 @@ class TensorMap:
             raise PtxError(f"{what}: the dtype must be one of {', '.join(_WITH_NAN)} for fill nan, got {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: sizes must have 1 to 5 values, strides_bytes one fewer and box as many, got {short_repr(self.sizes)}, "
+                f"{what}: sizes must have 1 to 5 values, strides_bytes one value fewer than sizes and box as many as sizes, got {short_repr(self.sizes)}, "
                 f"{short_repr(self.strides_bytes)} and {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
@@ -89,7 +89,7 @@ class TensorMap:
 
 
 def tensor_place(ptx: PtxBuilder, map: Register, coordinates: Sequence[Int], *, clamp: bool = False) -> TensorPlace:
-    """Return the operand ``[map, {c0, c1, ..}]`` of a tensor copy for a map's address from :meth:`.PtxBuilder.host_parameter`.
+    """Return the operand ``[map, {c0, c1, ..}]`` of a tensor copy. :meth:`.PtxBuilder.host_parameter` returns ``map``.
 
     The coordinates are those of the box's first element, innermost first; each must fit in 32 bits when the kernel runs.
     With ``clamp``, a larger coordinate is clamped to 32 bits, where no array has an element.
@@ -108,7 +108,7 @@ def _word(ptx: PtxBuilder, value: Int, opcode: str) -> Register | int:
 
 @frozen
 class HostBytes:
-    """A frozen record of a parameter whose bytes a function computes from addresses and integers.
+    """A frozen record of a kernel parameter whose bytes a Python function computes at each launch.
 
     Each launch calls ``make(addresses, numbers)`` with the addresses of ``arrays`` and the values of ``numbers``, which may depend
     on sizes, strides and scalars; it returns ``size_bytes`` bytes. It must be a function of a module, so that a saved kernel
@@ -124,12 +124,12 @@ class HostBytes:
     parameter_stem = "host$"
 
     def needs_on(self, target: Target) -> Needs:
-        """Return the lowest target and PTX version: every target supports the parameter."""
+        """Return the lowest target and PTX version, because every target supports the parameter."""
         return Needs()
 
     def __attrs_post_init__(self) -> None:
         if {"<", "."} & set(getattr(self.make, "__qualname__", "<")):  # a saved kernel names it
-            raise PtxError(f"HostBytes: make must be a function that a module defines, got {short_repr(self.make)}")
+            raise PtxError(f"HostBytes: make must be a top-level function of a module, got {short_repr(self.make)}")
         if not 1 <= self.size_bytes <= 4096:
             raise PtxError(f"HostBytes: size_bytes must be from 1 to 4096, got {short_repr(self.size_bytes)}")
         if self.align_bytes not in (1, 2, 4, 8, 16, 32, 64, 128):

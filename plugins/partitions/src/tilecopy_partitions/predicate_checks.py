@@ -51,7 +51,7 @@ def whole_byte_elements(request: CopyRequest) -> str | None:
 
 
 def no_replica(request: CopyRequest) -> str | None:
-    """Check that neither layout has replica iters."""
+    """Check that the layouts of source and destination have no replicas."""
     for operand, region in (("destination", request.dst), ("source", request.src)):
         if region.buffer.layout.replica:
             return f"{operand} {region.buffer.name} must not have replicas, got {list(region.buffer.layout.replica)}"
@@ -66,7 +66,7 @@ def relaxed_to_global(request: CopyRequest) -> str | None:
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the region of option ``mbar``. For a buffer, return its first element. Return None without the option."""
+    """Return the mbarrier of option ``mbar`` as a region if the option is given, else None."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 

@@ -1,4 +1,4 @@
-"""Loops over the rounds of an ``[outer, threads, vec]`` partition, and the addresses that a round accesses on each side."""
+"""Loops over the rounds of an ``[outer, threads, vec]`` partition, and the addresses that each round accesses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REGISTER_BUDGET = 64
 
 
 def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = UNROLL_LIMIT) -> Iterator[list[Int]]:
-    """Yield the indices of ``outer`` rounds in batches: all loads of a batch come before its stores.
+    """Yield the indices of ``outer`` rounds in batches. The caller emits a batch's loads before the batch's stores.
 
     Each round holds ``words_per_round`` registers of 32 bits. Past ``limit`` rounds, :data:`UNROLL_LIMIT` or fewer, a
     rolled loop is opened in ``ptx``, and the indices in it are symbolic.
@@ -44,7 +44,7 @@ def batches(ptx: PtxBuilder, outer: int, words_per_round: int, *, limit: int = U
 
 
 def round_indices(ptx: PtxBuilder, outer: int, *, limit: int = UNROLL_LIMIT) -> Iterator[Int]:
-    """Yield the index of each of ``outer`` rounds. Many rounds are written as a loop, as in :func:`batches`."""
+    """Yield the index of each of ``outer`` rounds. More than ``limit`` rounds become a loop in the kernel."""
     for batch in batches(ptx, outer, words_per_round=1, limit=limit):
         yield from batch
 
@@ -72,7 +72,7 @@ def emit_with_edges(
 def branch_on_edges(
     ptx: PtxBuilder, guards: Sequence[Guard], inside: Callable[[], None], edge: Callable[[], None]
 ) -> None:
-    """Emit a branch: the code of ``inside`` runs if the boxes of all guards are in bounds, else the code of ``edge``."""
+    """Emit a branch to ``inside`` if the boxes of all ``guards`` are in bounds, else to ``edge``."""
     leaves = any(surely_leaves(g.start, g.extent, g.size) for g in guards)
     whole = not leaves and all_of(
         ptx, [range_predicate(ptx, g.start, add(g.size, 1 - g.extent), g.ends) for g in guards]
@@ -103,12 +103,12 @@ def _limit(partition: VectorPartition) -> int:
 
 
 def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """Return an access that only the threads of a mask execute. The mask is a predicate register, or True for all threads."""
+    """Return an access to ``address`` for the threads in which ``mask`` (a predicate register or True) is true."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address
 
 
 class Masks:
-    """Predicates that are true if a thread's vector in a round is inside the source, or inside the destination."""
+    """Predicates for bounds checks of each thread's vectors in the source and in the destination."""
 
     def __init__(self, ptx: PtxBuilder, partition: VectorPartition, thread: Int) -> None:
         self._ptx, self._partition, self._thread = ptx, partition, thread
@@ -116,11 +116,11 @@ class Masks:
         self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
-        """Return a predicate that is true if the thread's vector is inside the source, or a bool if the answer is known."""
+        """Return a predicate or a bool that is true if the thread's vector is inside the source."""
         return self._all(self._source, turn)
 
     def target(self, turn: Int) -> Register | bool:
-        """Return a predicate that is true if the thread has a vector in this round and the vector is inside the destination."""
+        """Return a predicate or a bool that is true if the thread has a vector inside the destination in this round."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
@@ -159,7 +159,7 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
 
 
 def emit_cp_async(ptx: PtxBuilder, request: CopyRequest, partition: VectorPartition) -> None:
-    """Emit one ``cp.async`` per round, without a commit or a wait. The arguments are those of :func:`emit_through_registers`.
+    """Emit one ``cp.async`` per round, without a commit or a wait.
 
     Zeros come from the instruction's ignore-src predicate, another fill is stored. Vectors narrower than 4 bytes, which
     ``cp.async`` does not copy, go through registers.
@@ -198,7 +198,7 @@ def _cp_async(
 
 
 class AddressBase:
-    """Addresses in one buffer. Addresses share a register if their constant differences fit in immediates.
+    """Addresses in one buffer. Addresses with small constant differences share a base register.
 
     ``varying`` is the base, an element offset. A swizzle is applied to each offset; in shared memory, offsets that differ by
     whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address
@@ -215,7 +215,7 @@ class AddressBase:
         self._origin = self._reach_bytes = 0
 
     def at(self, place_elems: Int) -> Address:
-        """Return the address of the element ``place_elems`` elements after the base."""
+        """Return the address that is ``place_elems`` elements after the base offset."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
             moved = place_elems - self._origin
@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """Addresses that one thread accesses on one side of a partition. :class:`AddressBase` explains ``whole``."""
+    """Addresses that one thread accesses in one operand of a partition. ``whole`` is passed to :class:`AddressBase`."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False
@@ -242,7 +242,7 @@ class SideAddresses:
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
-        """Return the address of the thread's vector in a round. Constant parts become an immediate."""
+        """Return the address of the thread's vector in a round."""
         steps = self._steps
         if steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)

@@ -47,7 +47,7 @@ def matrix_descriptor(
 
 
 def plus_units(ptx: PtxBuilder, descriptor: Register, units: int) -> Register:
-    """Return the descriptor of rows that begin ``units`` units of 16 bytes later."""
+    """Return a matrix descriptor whose start address is ``16 * units`` bytes after that of ``descriptor``."""
     return _plus(ptx, descriptor, units) if units else descriptor
 
 
@@ -76,7 +76,7 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:
-    """Emit a ``tcgen05.cp`` of a shape such as ``4x256b``, from the rows of a descriptor to tensor memory."""
+    """Emit one ``tcgen05.cp`` of the given shape, such as ``4x256b``, from shared memory to tensor memory."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(
             f"tcgen05.cp: the operands must be a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}"

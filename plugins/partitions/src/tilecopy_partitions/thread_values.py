@@ -30,7 +30,7 @@ class ThreadValues:
 
 
 def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
-    """Return the elements that each thread of the scope holds. Threads along axes outside the layout hold the same elements."""
+    """Return the elements that each thread of the scope holds, with their registers."""
     layout = fragment.sliced_layout()
     assert layout is not None
     places = element_places(layout)
@@ -46,7 +46,7 @@ def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
 
 
 def element_places(layout: TileLayout) -> dict[str, IntArray]:
-    """Return the index of each element along each axis, once per replica. A run-time offset counts as 0."""
+    """Return, for each axis of a layout, one index per replica and element. Run-time offsets count as 0."""
     copies = list(product(*(range(it.extent) for it in layout.replica)))
     flat, inner = np.arange(layout.size), layout.size
     places = dict[str, IntArray]()

@@ -60,7 +60,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """Return the guard of one dimension for elements in logical order, or None if the box is proved to be in bounds."""
+        """Return the bounds check of dimension ``dim`` if the region may be out of bounds there, else None."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -70,12 +70,12 @@ class Guard:
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
-        """Return the guard that masks vectors past the last element, if the vectors are not a multiple of the threads."""
+        """Return the bounds check that masks vectors past the last element of the copy in the last round."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
     def over(self, iters: Sequence[Iter]) -> Guard:
-        """Return this guard for another order of the elements."""
+        """Return this bounds check for elements in another order."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return why a vector of ``vec`` elements may be only partly in bounds. Return None if it cannot be."""
+        """Return the reason if a vector of ``vec`` elements may be only partly in bounds, else None."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -93,7 +93,7 @@ class Guard:
         what = f"{self.region.buffer.name}, dimension {self.dim}"
         step = vec * tail.stride
         if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
-            return f"{what}: the {vec} elements of a vector must be neighbours along this dimension"
+            return f"{what}: the {vec} elements of a vector must be adjacent along this dimension"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
             wanted += [("size", self.size)] if self.ends[0] else [("size minus start", sub(self.size, self.start))]
@@ -108,7 +108,7 @@ class Guard:
 
 
 def guards_of(*regions: Region) -> tuple[Guard, ...]:
-    """Return a guard for each dimension in which a region may be out of bounds. Elements are in logical order."""
+    """Return a bounds check for each dimension in which a region may be out of bounds."""
     return tuple(filter(None, (Guard.of(region, dim) for region in regions for dim in range(len(region.starts)))))
 
 
@@ -136,7 +136,7 @@ class VectorPartition:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds, including the tail. In each, threads execute a load and a store, or a ``cp.async``."""
+        """The number of rounds, including the rounds of the tail."""
         return self.outer + (0 if self.tail is None else self.tail.rounds)
 
     instructions_per_thread = rounds
@@ -160,7 +160,7 @@ class VectorPartition:
 
 
 def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
-    """Return the layout of a region's box over memory. Return Decline if the box has no such layout."""
+    """Return the memory layout of a region's box if the box has one, else Decline."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
         return Decline(f"{operand} {region} must not split an extent of its layout, got {buffer.layout}")
@@ -173,7 +173,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
 
 
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
-    """Return the iters of all sides, split so that extents are equal, in logical order. Return None if they cannot be split."""
+    """Return the iters of several layouts split into equal extents, in logical order, or None if no split exists."""
     stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
     while all(stacks):
@@ -190,7 +190,7 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
 
 
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
-    """Return pairs sorted by the first side's stride, largest first. Symbolic strides come first, broadcasts (stride 0) last."""
+    """Return iter pairs by descending stride of the first iter. Symbolic strides are first, stride 0 is last."""
 
     def key(pair: Pair) -> tuple[int, int]:
         stride = pair[0].stride
@@ -202,7 +202,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the orders of iters to try. Broadcasts, if there are any, are last in the first order, then first."""
+    """Return the orders of iters to try. If there are broadcasts, one order has them last and one has them first."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
@@ -211,7 +211,7 @@ def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 @frozen
 class Run:
-    """A frozen record of the runs of one operand that vectors access. ``region`` gives element type, alignment and name.
+    """A frozen record of how vectors access one operand. ``region`` has the operand's dtype, alignment and name.
 
     ``iters`` are the steps that its addresses take; vectors are carved from the last. ``start`` is the element offset of the
     box from the buffer's start.
@@ -223,7 +223,7 @@ class Run:
     swizzle: Swizzle | None = None
 
     def why_not_width(self, bits: int) -> str | None:
-        """Return why vectors of ``bits`` bits do not fit, or None if they fit."""
+        """Return the reason if vectors of ``bits`` bits do not fit, else None."""
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -255,7 +255,7 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the widest vector, in bits, and why each wider one does not fit. Return Decline if none fits.
+    """Return the widest vector in bits and the reasons against wider vectors, or Decline if no vector fits.
 
     ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """

@@ -27,7 +27,7 @@ variant = Variant(
     name="ragged",
     op="copy",
     priority=5,
-    summary="fallback for any sizes: guarded vector loads and stores; fragments element by element",
+    summary="fallback for any sizes: bounds-checked vector loads and stores; fragments element by element",
     spaces=(
         ("global", "shared"),
         ("shared", "global"),
@@ -58,13 +58,13 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | FragmentElements | Decline:
-    """Return the partition ``[outer, threads, vec]``, or one element per register for a fragment. The last round may be short."""
+    """Return the partition into vectors, or into single elements if an operand is a fragment."""
     return fragment_elements(request) if "local" in request.spaces else ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition | FragmentElements, ptx: PtxBuilder) -> None:
-    """Emit batches of loads and stores with bounds checks in the last round, or one guarded access per register of a fragment."""
+    """Emit loads and stores, with bounds checks where elements may be out of bounds."""
     if isinstance(partition, FragmentElements):
         emit_fragment(request, partition, ptx)
         return

@@ -18,7 +18,7 @@ def coordinates_of(flat: Int, extents: Sequence[int]) -> list[Int]:
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
-    """Return the offset, before the swizzle, of the element at coordinates. The coordinates must be in bounds."""
+    """Return the element offset in a buffer, before the swizzle, for coordinates that are in bounds."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride per dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0

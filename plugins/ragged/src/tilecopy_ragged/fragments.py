@@ -31,7 +31,7 @@ from .box_offsets import coordinates_of, place_of, tile_layout, why_not_memory, 
 
 @frozen
 class FragmentElements:
-    """A frozen record of a partition of one element per register. An element is copied if its coordinates are in bounds.
+    """A frozen record of a partition of a fragment into single elements, each with its own bounds check.
 
     Attributes:
         fragment: the register operand.
@@ -60,12 +60,12 @@ class FragmentElements:
     def summary(self) -> str:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         return (
-            f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, those inside "
-            f"{self.fragment} moved"
+            f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, only "
+            f"those inside {self.fragment} are copied"
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: ``(thread, register element)`` or an offset, None for a fill."""
+        """Return ``(destination, source)`` per element: ``(thread, register element)``, memory offset or fill (None)."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)
@@ -77,7 +77,7 @@ class FragmentElements:
         facing = _facing(other, fragment)
 
         def place_at(steps: Sequence[int]) -> int | None:
-            """Return the offset in the other operand of one element of the box, or None if it is out of bounds."""
+            """Return an element's offset in the other operand if the element is in bounds, else None."""
             coordinates = [start + (steps[facing[dim]] if dim in facing else 0) for dim, start in enumerate(starts)]
             if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
                 return None
@@ -107,7 +107,7 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
-    """Return why the operands cannot be copied element by element. Return None if they can."""
+    """Return the reason if the operands cannot be copied element by element, else None."""
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
@@ -120,7 +120,7 @@ def why_not_fragment(request: CopyRequest) -> str | None:
 
 
 def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
-    """Return the partition that copies every register of the fragment, one element at a time, for any box."""
+    """Return the partition that copies a fragment element by element, for any box."""
     fragment, other = fragment_and_memory(request)
     layout = tile_layout(fragment)
     weight = layout.size
@@ -141,7 +141,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Emit one guarded access per register, for the threads that own elements. Then fill elements that no thread holds."""
+    """Emit one bounds-checked access per register, then stores that fill elements that no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)

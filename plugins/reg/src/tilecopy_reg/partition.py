@@ -1,4 +1,4 @@
-"""The partition of a fragment copy: the vectors of each thread, selected by digits of the thread's index."""
+"""The partition of a fragment copy into vectors. The index of a thread selects the thread's vectors."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ class FragmentPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the element offset that a thread's index adds in the memory operand."""
+        """Return the part of the memory operand's element offset that depends on the thread's index."""
         return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the offset that a thread's index adds to the coordinate along a guarded dimension of the memory operand."""
+        """Return the part of the coordinate in bounds check ``number`` that depends on the thread's index."""
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element. A register is ``(thread, register element)``. Memory is an offset. A fill is None."""
+        """Return ``(destination, source)`` per element: ``(thread, register element)``, memory offset or fill (None)."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
@@ -125,7 +125,7 @@ class FragmentPartition:
 
 
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
-    """Return the request for the part of a box that is inside the fragment. Elements outside have no register."""
+    """Return the request restricted to the part of the box that is inside the fragment."""
     fragment, other = fragment_and_memory(request)
     if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
@@ -148,21 +148,21 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand's box is inside its buffer, or that elements outside need no copy."""
+    """Check that the register operand's box is inside the fragment, or that elements outside need no copy."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
         return f"{fragment} must be inside dimension {dims[0]} of the register operand, because elements outside have no registers: copy the part inside"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} may reach past dimension {dims[0]} of the register operand, where no thread holds a register to fill: "
+            f"{fragment} must be inside dimension {dims[0]} of the register operand, because no thread fills elements outside: "
             'pass outside="keep", use a fragment of the whole box, or use the variant ragged'
         )
     return None
 
 
 def sliced_other(request: CopyRequest) -> str | None:
-    """Check that the other operand's box has a layout over memory, without replicas."""
+    """Check that the memory operand's box has a layout over memory, without replicas."""
     _, other = fragment_and_memory(request)
     cut = slice_layout("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):

@@ -29,7 +29,7 @@ variant = Variant(
 
 
 def fragments(request: CopyRequest) -> str | None:
-    """Check that both sides are fragments with layouts that assign their elements to threads of the scope."""
+    """Check that source and destination are fragments whose layouts assign elements to threads of the scope."""
     # owned_fragment checks the destination; threads of the scope must hold the source in the same way
     return owned_fragment(request) or owned_fragment(attrs.evolve(request, dst=request.src, src=request.dst))
 
@@ -54,7 +54,7 @@ def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Emit the ``prmt`` instructions that combine words, then the moves of whole registers."""
+    """Emit the ``prmt`` instructions that combine bytes, then the writes to destination registers."""
     with LOCK:
         from .in_thread.emit import emit
     emit(partition, ptx)

@@ -1,4 +1,4 @@
-"""The contiguous bytes that a copy writes in each register of a thread, and the base class of both permutations."""
+"""Records of the bytes that a copy writes in each register of a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilecopy_partitions import Digit, digits_of, thread_axes
 
 @frozen
 class Field:
-    """A frozen record of contiguous bytes of a register. ``whole`` is True if its other bytes hold no elements."""
+    """A frozen record of contiguous bytes of a register. ``whole`` is True if all other bytes are unused."""
 
     register: int
     first_byte: int
@@ -54,7 +54,7 @@ def word_bytes(buffer: Buffer) -> int:
 
 
 def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
-    """Return the contiguous bytes that some elements occupy in a thread's registers, in order."""
+    """Return the runs of contiguous bytes that the given elements occupy in a thread's registers, in order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
     fields: list[Field] = []

@@ -24,7 +24,7 @@ _LANES = np.arange(WARP_THREADS)
 
 
 def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
-    """Return the bytes of word ``number`` in each lane before the copy. A byte is encoded as one integer: its lane and its index."""
+    """Return the bytes of word ``number`` in each lane before the copy. Each byte is ``lane * LANE + byte index``."""
     return _LANES[:, None] * LANE + number * width + np.arange(width)
 
 

@@ -1,4 +1,4 @@
-"""The partition of a tile into copies of one shape with matrix descriptors (PTX ISA 9.7.16.4)."""
+"""The partition of a tile into ``tcgen05.cp`` instructions with matrix descriptors (PTX ISA 9.7.16.4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CopyShape:
 
     @property
     def copies(self) -> tuple[int, ...]:
-        """The lane offsets to which a row is multicast, relative to the row's first lane. The first is 0."""
+        """The lane offsets of a row's copies from the row's first lane. The first offset is 0."""
         return tuple(int(it.stride) * step for it in self.replica for step in range(it.extent)) or (0,)
 
 
@@ -133,7 +133,7 @@ class AtomPartition:
         return f"{counted}, {row} elements per row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
-        """Return ``(destination, source)`` per element: ``(lane, element)`` and an element offset in shared memory.
+        """Return ``(destination, source)`` per element: a tensor memory ``(lane, element)`` and a shared memory offset.
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
@@ -159,7 +159,7 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the ``tcgen05.cp`` of the first shape that fits and their descriptor. Return Decline if no shape fits."""
+    """Return the ``tcgen05.cp`` instructions of the first shape that fits, or Decline if no shape fits."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -172,7 +172,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
         )
     varying = next((it for it in (*target.shard, *source.shard) if isinstance(it.stride, Expr)), None)
     if varying is not None:
-        return Decline(f"strides must be known when the kernel is built, got {varying}")
+        return Decline(f"the strides of source and destination must be known when the kernel is built, got {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
         return Decline(f"the layouts of destination {target} and source {source} must split into the same extents")
@@ -229,7 +229,7 @@ def _tiles(
         return f"the box must begin at lane 0, got lane {offset}; {fits[0].name} always writes {len(lanes) * len(fits[0].copies)} lanes, starting at lane 0"
     return (
         "the box must have 128 lanes, 4 lanes with a step of 32, 32 lanes with R[4 : 32 @ TLane], 64 lanes with R[2 : 64 @ TLane], or "
-        f"64 lanes in two halves with R[2 : 32 @ TLane] for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} .."
+        f"64 lanes in two halves with R[2 : 32 @ TLane] for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} ..."
     )
 
 
@@ -241,7 +241,7 @@ def _atoms(
     per_unit = UNIT_BYTES * 8 // bits
     run = columns[-1][0].extent if columns and all(structural_equal(it.stride, 1) for it in columns[-1]) else 1
     if run % per_unit:
-        return f"the number of elements contiguous on both sides must be a multiple of {per_unit} (128 bits), got {run}"
+        return f"the number of elements contiguous in source and destination must be a multiple of {per_unit} (128 bits), got {run}"
     strides = _row_strides([[at - rows[0] for at in rows] for _, rows in tiles])
     if isinstance(strides, str):
         return strides
@@ -267,7 +267,7 @@ def _atoms(
     for (lane, rows), (column, shared) in product(tiles, units):
         beyond = rows[0] - tiles[0][1][0]
         if beyond % per_unit:
-            return f"the rows of lane {lane} must begin at a 16-byte unit, got element {beyond}"
+            return f"the rows of lane {lane} must begin at a multiple of {per_unit} elements (16 bytes), got element {beyond}"
         at = beyond * bits // 8 + shared
         if period > UNIT_BYTES and (first_byte + at) % period >= room:
             return f"each tcgen05.cp must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of the swizzle atom"
@@ -304,12 +304,12 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
     rules = (
         (
             (source.swizzle or plain) == needed,
-            f"its layout must have the {name} swizzle {needed} for a row stride of {pitch_bytes} bytes, got {source.swizzle}",
+            f"the layout must have the {name} swizzle {needed} for a row stride of {pitch_bytes} bytes, got {source.swizzle}",
         ),
-        (buffer.align_bytes % period == 0, f"it must be aligned to {period} bytes, got {buffer.align_bytes}"),
+        (buffer.align_bytes % period == 0, f"the buffer must be aligned to {period} bytes, got {buffer.align_bytes}"),
         (
             is_multiple(buffer.storage_offset * bits, period * 8),
-            f"its storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
+            f"the storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
@@ -328,7 +328,7 @@ def _joined_units(
     apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
     distance = next((far for column, far in apart if column == per_unit), -1)
     if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-        return f"{request.dst}: {shape.name} needs two 16-byte units per row, the same distance apart in each row of the source, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
+        return f"{request.dst}: each row of {shape.name} must have two 16-byte units at one common distance in the source, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
         return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in the {name} swizzle"
@@ -341,7 +341,7 @@ def _row_strides(tiles: list[list[int]]) -> tuple[int, int] | str:
     group = tiles[0][GROUP_ROWS] if len(tiles[0]) > GROUP_ROWS else GROUP_ROWS * pitch
     for row, at in ((row, at) for rows in tiles for row, at in enumerate(rows)):
         if at != row % GROUP_ROWS * pitch + row // GROUP_ROWS * group:
-            return f"row {row} must be at element {row % GROUP_ROWS * pitch + row // GROUP_ROWS * group} (row stride {pitch}, stride of 8-row groups {group}), got {at}"
+            return f"row {row} of the source must begin at element {row % GROUP_ROWS * pitch + row // GROUP_ROWS * group} (row stride {pitch}, stride of 8-row groups {group}), got element {at}"
     return pitch, group
 
 
@@ -373,7 +373,7 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
         if column % per_unit or shared % per_unit:
             return (
-                f"an atom must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) and of 16 bytes, got element {column} and "
+                f"each tcgen05.cp must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) of the destination and of 16 bytes of the source, got element {column} and "
                 f"byte {shared * bits / 8:g}"
             )
         units.append((column, shared * bits // 8))

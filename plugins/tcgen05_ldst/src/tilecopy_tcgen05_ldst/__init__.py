@@ -26,7 +26,7 @@ def element_width(request: CopyRequest) -> str | None:
 
 
 def has_address(request: CopyRequest) -> str | None:
-    """Check that a copy in a kernel has tensor memory with an address from ``tcgen05.alloc``."""
+    """Check that the tensor memory of a copy in a kernel has an address from ``tcgen05.alloc``."""
     _, tensor = fragment_and_memory(request)
     in_a_kernel = request.active.cta_threads is not None and request.scope.kind != "cta"
     if tensor.buffer.allocated_addr is None and in_a_kernel:

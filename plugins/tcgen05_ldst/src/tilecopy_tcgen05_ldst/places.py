@@ -31,7 +31,7 @@ from .shapes import LANES, Array
 
 @frozen(eq=False)
 class RegisterMap:
-    """A frozen record of the lane and column of tensor memory for each register that a copy moves, by warp.
+    """A frozen record of the lane and column of tensor memory for each register that each warp copies.
 
     Attributes:
         warps: indices of the warps that own anything.
@@ -97,12 +97,12 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
         return f"{tensor.buffer.name}: strides must be known when the kernel is built, got {there}"
     if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
         return (
-            f"{tensor}: its first lane must be known when the kernel is built, because a warp can only access 32 lanes"
+            f"{tensor}: the first lane must be known when the kernel is built, because a warp can only access 32 lanes"
         )
     if any(it.axis == TCol for it in there.replica):
-        return f"{tensor.buffer.name} must not have replicas along TCol, got {there}; an instruction copies each register once"
+        return f"{tensor.buffer.name} must not have replicas along TCol, because an instruction copies each register once, got {there}"
     if any(it.axis == m for it in own.replica):
-        return f"register operand {fragment.buffer.name} must not have replicas along m, got {own}"
+        return f"register operand {fragment.buffer.name} must not have replicas along the register axis m, got {own}"
     return owned_fragment(request)
 
 
@@ -151,7 +151,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
-        return f"the threads that execute the copy must hold all {places} elements of {tensor}, replicas included, but hold {written}"
+        return f"the threads that execute the copy must hold all {places} elements of {tensor}, including replicas, but hold {written}"
     return None
 
 
@@ -195,13 +195,13 @@ def _words(
     if bad.any():
         first = int(np.argmax(bad))
         return Decline(
-            f"register {own_register[first]} of {name} in thread {own_thread[first]} must hold one column of 32 bits, or the lower "
-            f"halves of two, but holds elements {', '.join(map(str, columns[first]))} of lanes {', '.join(map(str, rows[first]))} "
+            f"register {own_register[first]} of {name} in thread {own_thread[first]} must hold one 32-bit column, or the lower "
+            f"halves of two columns, but holds elements {', '.join(map(str, columns[first]))} of lanes {', '.join(map(str, rows[first]))} "
             f"from the start of {tensor}"
         )
     firsts = tids[tids % LANES == 0]
     if not np.array_equal(tids, (firsts[:, None] + np.arange(LANES)).ravel()):
-        return Decline(f"all lanes of a warp must own registers of {name}, but only {len(tids)} threads do")
+        return Decline(f"all lanes of a warp must own registers of {name}, but only {len(tids)} threads own registers")
     shape = len(firsts), LANES, len(registers)
     lanes, columns = rows[:, 0].reshape(shape), (columns[:, 0] // per).reshape(shape)
     return RegisterMap(firsts // LANES, registers, lanes, columns, start // per, halves)

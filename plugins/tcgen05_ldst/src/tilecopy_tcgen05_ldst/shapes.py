@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def most(self) -> int:
-        """The largest repeat count: 128 registers."""
+        """The largest repeat count, which uses 128 registers per thread."""
         return 128 // len(self.slots)
 
 

@@ -1,4 +1,4 @@
-"""The instructions that copy a fragment: registers grouped by the shape that they fit, with the largest repeat counts."""
+"""The instructions that copy a fragment. Each instruction copies registers that fit one shape."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the partition with the fewest instructions. If none fits, return Decline and name a layout that would."""
+    """Return the partition with the fewest instructions, or Decline with a layout that fits, if there is one."""
     answer = _transfers_of(request)
     if isinstance(answer, Decline) and (fitting := _fitting(request)):
         return Decline(f"{answer.reason}; {fitting} would fit")
@@ -163,7 +163,7 @@ def _transfers_of(request: CopyRequest) -> TransferPartition | Decline:
     lower, upper = bounds_of(register_map.start)
     if (lower or 0) + last >= MOST_COLUMNS or (upper is not None and upper < 0):
         return Decline(
-            f"{tensor} must be inside the {MOST_COLUMNS} columns of tensor memory, got {last + 1} columns from {register_map.start} on"
+            f"{tensor} must be inside the {MOST_COLUMNS} columns of tensor memory, got {last + 1} columns from column {register_map.start} on"
         )
     return TransferPartition(transfers, register_map.halves, start, step, (within[0], within[-1]), period)
 
@@ -191,8 +191,8 @@ def _group_registers(
                 if key not in registers_at:
                     register = unit[0] if unit else next(registers_at[at][0] for at in registers_at if at[0] == first)
                     return (
-                        f"shape {shape.name} needs register {register} of {name} together with a register for lane {half + lane}, "
-                        f"column {key[0]}, but {name} has none"
+                        f"shape {shape.name} needs register {register} of {name} and another register at lane {half + lane}, "
+                        f"column {key[0]}, but {name} has no register there"
                     )
                 unit.append(registers_at[key].pop(0))
                 if not registers_at[key]:

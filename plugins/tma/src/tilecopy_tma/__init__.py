@@ -52,7 +52,7 @@ variant = Variant(
     completion="mbarrier",
     completion_steps=(
         "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
-        "arrive_expect_tx(bytes of all boxes, also out of bounds) on mbar by one thread of each receiving CTA",
+        "arrive_expect_tx(bytes of all boxes, including bytes out of bounds) on mbar, by one thread of each receiving CTA",
         "wait(phase) on mbar by every thread that reads the data",
     ),
     threads="one",
@@ -65,7 +65,7 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
-    """Check that elements outside the array are filled with zeros. The shared tile must be inside its buffer."""
+    """Check that elements outside the array are filled with zeros and that the tile is inside the shared buffer."""
     if request.may_exceed_bounds and guards_of(request.dst):
         return f"{request.dst} must not exceed its buffer, because a tensor copy writes whole boxes to shared memory"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
@@ -82,7 +82,7 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
         return f"option multicast must be a mask from 1 to {(1 << MAX_CLUSTER) - 1}, one bit per CTA, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
-        return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1: use build(cluster=)"
+        return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1: use build(cluster=2)"
     if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
         return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask} with CTA {lower.bit_length() - 1}"
     return None
@@ -94,7 +94,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks. The priority is lower if bulk copies need at most as many instructions."""
+    """Return Accept or Decline. The priority is lower if bulk copies need no more instructions than tensor copies."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.dst, request.src)
@@ -102,7 +102,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """Return the partition: the largest boxes that both sides allow, and the loop over them."""
+    """Return the partition into the largest boxes that fit source and destination."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.dst, request.src)

@@ -1,4 +1,4 @@
-"""The partition of tensor copies: one box of a tensor map per instruction, and the loop over the boxes."""
+"""The partition of a copy into boxes of a tensor map. One tensor copy instruction copies each box."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of ``extent`` coordinates of the global region's dimension ``dim``, with a step of ``unit``.
+    """A frozen record of ``extent`` coordinates along dimension ``dim`` of the global region, ``unit`` apart.
 
     In shared memory, before the swizzle, they are ``shared`` elements apart.
     """
@@ -62,7 +62,7 @@ class DimensionPiece:
 
 @frozen
 class MapDimension:
-    """A frozen record of a dimension of the tensor map: the global region's dimension ``dim`` in steps of ``unit`` coordinates."""
+    """A frozen record of a tensor map dimension: every ``unit``-th coordinate of the region's dimension ``dim``."""
 
     dim: int
     unit: int
@@ -133,7 +133,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Return Accept. Bulk copies are faster and have a higher priority if they need at most as many instructions."""
+    """Return Accept. The priority is lower if bulk copies, which are faster, need no more instructions."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -176,7 +176,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the name of a tensor map's swizzle mode that equals a layout's swizzle, or None if there is none."""
+    """Return the name of the tensor map swizzle mode that equals a layout's swizzle, or None if no mode does."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -184,7 +184,7 @@ def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
 
 
 def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decline:
-    """Return the tile's iters, each with its dimension of the array, sorted by the stride in shared memory."""
+    """Return the iters of the tile, with the array dimension of each, sorted by stride in shared memory."""
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
@@ -278,7 +278,7 @@ def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
-    """Return why an extent or stride exceeds a tensor map's limits at every launch. Return None if none does."""
+    """Return the reason if an extent or stride exceeds a tensor map's limits at every launch, else None."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         least, most = bounds_of(extent)
@@ -301,7 +301,7 @@ def why_misaligned(
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Return which address, stride, start or row is not aligned as the hardware needs. Return None if all are."""
+    """Return which address, stride, start or row is misaligned for tensor copies, or None if all are aligned."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
     stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
@@ -332,7 +332,7 @@ def why_misaligned(
 
 
 def in_bytes(value: Int) -> str:
-    """Return a phrase for a number of bytes. If the number is a launch argument, the phrase says its known divisor."""
+    """Return a phrase for a number of bytes, such as ``48 bytes`` or ``a multiple of 8 bytes``."""
     return f"{value} bytes" if isinstance(value, int) else f"a multiple of {divisor_of(value)} bytes"
 
 
@@ -352,7 +352,7 @@ def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str
     extent, dim = pieces[0].extent, pieces[0].dim
     row = f"rows of {name} have {extent * size} bytes"
     if extent != array.extents[dim]:
-        row = f"contiguous parts in {name} of a row of {array.buffer.name} have {extent * size} bytes"
+        row = f"contiguous parts of {array.buffer.name} rows in {name} have {extent * size} bytes"
     if span and extent * size % span:
         return f"{row}; the {mode} swizzle needs a multiple of {span} bytes"
     if extent * size % ALIGN_BYTES:
@@ -375,17 +375,17 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Return why a dimension of more than ``MOST_BOX`` elements cannot be divided into equal boxes."""
+    """Return why a dimension longer than ``MOST_BOX`` elements cannot be divided into equal boxes."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (
         f"dimension {dim} of {array} has {extent} elements, a box has at most {MOST_BOX}, and the largest divisor of {extent} "
-        f"up to that is {divisor}, {consequence}: use two copies, of {whole} and of {extent - whole} elements"
+        f"up to that limit is {divisor}, {consequence}: use two copies, of {whole} and of {extent - whole} elements"
     )
 
 
 def never_negative(region: Region) -> str | None:
-    """Return a message if a store may begin before the first element of a dimension, else None. PTX forbids it."""
+    """Return a message if a store may begin at a negative coordinate, which PTX forbids, else None."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:

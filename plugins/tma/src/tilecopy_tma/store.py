@@ -52,7 +52,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, tile_is_whole, starts_
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return the verdict of the checks. The priority is lower if bulk copies need at most as many instructions."""
+    """Return Accept or Decline. The priority is lower if bulk copies need no more instructions than tensor copies."""
     with LOCK:
         from .boxes import accept_with_priority
     return first_failure(request, PREDICATE) and accept_with_priority(request, request.src, request.dst)
@@ -60,7 +60,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> BoxPartition | Decline:
-    """Return the partition: the largest boxes that both sides allow, and the loop over them."""
+    """Return the partition into the largest boxes that fit source and destination."""
     with LOCK:
         from .boxes import partition_boxes
     return partition_boxes(request, request.src, request.dst)

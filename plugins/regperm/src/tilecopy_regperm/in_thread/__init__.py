@@ -1,1 +1,1 @@
-"""Copies that keep every element in its thread: the registers, and the ``prmt`` instructions that combine their bytes."""
+"""Copies that keep every element in its thread. ``prmt`` instructions combine the bytes of registers."""

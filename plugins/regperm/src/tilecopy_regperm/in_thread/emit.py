@@ -1,4 +1,4 @@
-"""Instructions of a permutation within a thread: all words are computed before the first register of the source is overwritten."""
+"""Instructions that permute a thread's registers. All words are computed before any source register is overwritten."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def words(
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
-    """Write a word, or its low bytes, to each field. Source registers that would be overwritten too early are copied first."""
+    """Write one value to each field of the destination. Source registers that are also written are copied first."""
     target = ptx.fragment(dst)
     if dst.memory is src.memory:
         written = {target[field.register] for field in fields}

@@ -45,7 +45,7 @@ class PermuteStep:
 
 @frozen
 class Network:
-    """A frozen record of ``prmt`` steps in order, and of the word that holds each requested content."""
+    """A frozen record of ``prmt`` steps in execution order, and of the word that holds each requested result."""
 
     steps: tuple[PermuteStep, ...]
     values: tuple[NetworkWord, ...]
@@ -53,7 +53,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return a network that computes each requested content. Networks are cached, because equal tiles share one."""
+    """Return a network that computes words with the requested bytes. Equal requests share one cached network."""
     return _Maker().make(wanted)
 
 
@@ -66,7 +66,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network for the requested contents. Words of few source registers come first: later words can reuse them."""
+        """Return the network. Words from one or two source registers are computed first, so that others reuse them."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

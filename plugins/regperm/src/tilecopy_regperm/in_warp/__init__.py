@@ -1,1 +1,1 @@
-"""Copies that keep every element in its warp: the words that lanes exchange, and the shuffles."""
+"""Copies that keep every element in its warp. Lanes exchange words by shuffles."""

@@ -37,7 +37,7 @@ class Exchange:
 
     @property
     def of_registers(self) -> bool:
-        """True if whole registers are exchanged."""
+        """True if lanes exchange whole registers."""
         return self.bit >= BYTE_BITS
 
 
@@ -71,14 +71,14 @@ class Butterfly:
         return exchanged + (self.words if self.lanes != OWN else 0)
 
     def summary(self) -> str:
-        """Return the numbers of instructions as a phrase. Instructions that compute lane indices are not counted."""
+        """Return the instruction counts as a phrase. Instructions that compute lane indices are not counted."""
         halves = sum(exchange.of_registers for exchange in self.exchanges)
         permuted = len(self.before.steps) + len(self.after.steps) + (len(self.exchanges) - halves) * self.words
         return f"{self.shuffles} shfl, {3 * halves * self.words // 2} selp, {permuted} prmt"
 
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
-    """Return the exchanges, or None if the copy does not permute the bits of lane and byte indices."""
+    """Return the exchanges if the copy permutes the bits of lane and byte indices, else None."""
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None

@@ -1,4 +1,4 @@
-"""Instructions of a copy within warps: all words are fetched and combined before the first register is written."""
+"""Instructions of a copy within warps. All words are fetched and combined before any register is written."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """Return a register with the value of ``of_lanes`` in each lane, or the value itself if it is the same in all lanes."""
+        """Return a register with each lane's value of ``of_lanes``, or an integer if all lanes have the same value."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}
@@ -91,13 +91,13 @@ class _Lanes:
         return self._bits[position]
 
     def of_partner(self, value: Register, distance: int) -> Register:
-        """Return a register with the value that lane ``laneid ^ distance`` has."""
+        """Return a register with the value of lane ``laneid ^ distance``."""
         result = self.ptx.reg("b32")
         self.ptx.instr("shfl.sync.bfly.b32", result, value, distance, CLAMP, FULL_MASK)
         return result
 
     def shuffle(self, value: Register, lanes: ByLane) -> Register:
-        """Return a register that holds, in each lane, the value of the source lane in ``lanes``."""
+        """Return a register in which lane ``i`` has the value of lane ``lanes[i]``."""
         if lanes == OWN:
             return value
         distance = lanes[0]

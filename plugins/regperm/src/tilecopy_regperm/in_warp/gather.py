@@ -1,4 +1,4 @@
-"""The general shuffle form. It combines words of other lanes, with one shuffle per source register and source lane.
+"""The general shuffle form. Each lane fetches words from other lanes, and ``prmt`` combines the words.
 
 A shuffle hands every lane the same register of a lane of its choice. So a word that takes bytes from several registers,
 or from several lanes in one, is fetched in as many shuffles; ``prmt`` with a selector that depends on the lane merges them.
@@ -31,7 +31,7 @@ class Fetch:
 
 @frozen
 class Gathered:
-    """A frozen record of one word. ``prmt`` merges the first fetch with further ones, with a selector per lane.
+    """A frozen record of one word. ``prmt`` merges the word from fetches, with one selector per lane and merge.
 
     Attributes:
         fetches: where its bytes come from.
@@ -45,7 +45,7 @@ class Gathered:
 
 @frozen
 class Gather:
-    """A frozen record of the fetches for the words of all destination fields."""
+    """A frozen record of the fetches that compute all words of the destination."""
 
     words: tuple[Gathered, ...]
 
@@ -71,7 +71,7 @@ class Gather:
 
 
 def pack_selector(digits: Sequence[int]) -> int:
-    """Return the selector of ``prmt`` with these digits, the lowest first."""
+    """Return the ``prmt`` selector with the given hexadecimal digits, lowest digit first."""
     return sum(digit << 4 * place for place, digit in enumerate(digits))
 
 
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Return the fetches and selectors of every word. Return None if they need at least ``fewer_than`` shuffles."""
+    """Return the fetches and selectors of every word if fewer than ``fewer_than`` shuffles are needed, else None."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

@@ -15,7 +15,7 @@ from ..source_owners import WARP_THREADS, Array, elsewhere, map_elements
 
 @frozen(eq=False)
 class LaneSources:
-    """A frozen record of the source lane and byte of each byte of a lane. They are -1 for bytes that are not written.
+    """A frozen record of the source lane and source byte of each byte of a lane, or -1 for bytes that are not written.
 
     Attributes:
         fields: what is written.
@@ -31,7 +31,7 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return the source of each byte of a warp's registers. Return Decline if the sources differ between warps."""
+    """Return the source lane and byte of each byte of a warp's registers, or Decline if warps differ."""
     if request.scope.threads % WARP_THREADS:
         return Decline(
             f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute a shuffle"
