@@ -1,4 +1,4 @@
-"""The function :func:`run_ptx`. It runs a kernel of any PTX text on host arrays."""
+"""The function :func:`run_ptx`. It runs a kernel, given as PTX text, on host arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_ptx(
     variables: Mapping[str, Any] | None = None,
     all_hazards: bool = False,
 ) -> Report:
-    """Run a kernel of any PTX text without a GPU.
+    """Run a kernel, given as PTX text, without a GPU.
 
     Args:
         text: a PTX module, or the :class:`Program` that :func:`parse` returned.
@@ -86,7 +86,7 @@ def run_ptx(
         )
     memory = GlobalMemory()
     fits = variables is None or (isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables))
-    demand(where, "variables", variables, fits, "a dictionary from names of variables to values")
+    demand(where, "variables", variables, fits, "a dictionary from variable names to values")
     parameters, values = argument_bytes(program, arguments, variables or {}, memory)
     report = run_grid(
         program, grid=ctas, block=threads, cluster=size, parameters=parameters, memory=memory,
@@ -129,7 +129,7 @@ def _extents(
     if program.block is not None and threads != program.block:
         raise LaunchError(f"{where}: block must be {program.block} because of .reqntid, got {threads}")
     if program.max_threads and prod(threads) > program.max_threads:
-        raise LaunchError(f"{where}: block must be at most .maxntid {program.max_threads}, got {prod(threads)} threads")
+        raise LaunchError(f"{where}: block must have at most {program.max_threads} threads (.maxntid), got {threads}")
     size = program.cluster if cluster is None else _extent("cluster", cluster, where)
     if program.cluster not in (None, size):
         raise LaunchError(f"{where}: cluster must be {program.cluster} because of .reqnctapercluster, got {size}")

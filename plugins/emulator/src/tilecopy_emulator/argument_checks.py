@@ -19,13 +19,13 @@ MOST_ITEMS = 1 << 16
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Raise an error unless ``fits`` is true. The error message says that the value must be ``rule``."""
+    """Raise an error if ``fits`` is False. The message says that ``name`` must be ``rule``, and shows ``value``."""
     if not fits:
         raise error(f"{where}: {name} must be {rule}, got {short_repr(value)}")
 
 
 def is_whole(value: Any, low: int, high: int) -> bool:
-    """Return True if a value is a plain or NumPy integer in a range."""
+    """Return True if a value is a Python or NumPy integer from ``low`` to ``high``."""
     try:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(low <= value <= high)
     except Exception:  # raised by a method of the object
@@ -33,12 +33,12 @@ def is_whole(value: Any, low: int, high: int) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """Return True if a value is a plain or NumPy bool."""
+    """Return True if a value is a Python or NumPy bool."""
     return isinstance(value, (bool, np.bool_))
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of a sequence. Return None for a string, bytes, other objects, or over ``MOST_ITEMS`` items."""
+    """Return the items of a list or another sequence of at most ``MOST_ITEMS`` items, else None (also for a string)."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

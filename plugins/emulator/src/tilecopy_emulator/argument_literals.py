@@ -1,4 +1,4 @@
-"""The parser of arguments on the command line.
+"""The parser of kernel arguments that are given on the command line.
 
 ==========================================  =====================================================================
 ``12``, ``-1``, ``0x10``                    an integer
@@ -45,7 +45,7 @@ _FORMS = (
 
 
 def argument_of(word: str) -> Any:
-    """Convert one argument of the command line to a kernel argument. This module's table lists the accepted forms.
+    """Convert one word of the command line to a kernel argument. The module's docstring lists the accepted forms.
 
     Raises:
         click.BadParameter: the word has none of the forms, or a value does not fit its dtype.

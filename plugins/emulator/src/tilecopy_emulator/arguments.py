@@ -29,7 +29,7 @@ _ADDRESS = struct.Struct("<Q")
 
 @attrs.frozen(eq=False, init=False)
 class Struct:
-    """A C++ structure as a kernel argument. The fields are laid out as by a C++ compiler: in order, each one aligned.
+    """A kernel argument that is a C++ structure. The fields have the order and alignment of C++ structure members.
 
     A field is a number (an ``int`` has 4 bytes, a ``float`` is a float32, a ``bool`` has 1 byte; ``numpy.int64(3)`` has the size of its
     type), a :class:`Pointer`, ``None`` for a null pointer, an array or ``bytes`` inside the structure, or another Struct.
@@ -46,7 +46,7 @@ class Struct:
 
 @attrs.frozen(eq=False)
 class Pointer:
-    """A pointer, as an argument or as a field of a :class:`Struct`.
+    """A pointer that is a kernel argument or a field of a :class:`Struct`.
 
     Attributes:
         target: an array, which the kernel changes in place; or a :class:`Struct`, a :class:`TensorMap` or a list of Structs and Pointers,
@@ -83,7 +83,7 @@ class _Block:
     addresses: list[tuple[int, _Array | _Block, Callable[[int], bytes]]] = attrs.Factory(list)
 
     def append(self, field: _Block) -> None:
-        """Add a field at the next multiple of its alignment."""
+        """Add a field at the next offset that is a multiple of the field's alignment."""
         self.align = max(self.align, field.align)
         self.data.extend(bytes(-len(self.data) % field.align))
         self.addresses += [(len(self.data) + at, target, bytes_of) for at, target, bytes_of in field.addresses]
@@ -93,7 +93,7 @@ class _Block:
 def argument_bytes(
     program: Program, arguments: Sequence[Any], variables: Mapping[str, Any], memory: GlobalMemory
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return the bytes of each kernel parameter, and of each module variable that is set. Map the arrays into global memory."""
+    """Return the bytes of each kernel parameter and of each variable in ``variables``. Map arrays into ``memory``."""
     try:
         return _encode(program, arguments, variables, memory)
     except LaunchError as error:
@@ -137,7 +137,7 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """Return the module variable with a given C++ or PTX name. Raise LaunchError unless exactly one variable has it."""
+    """Return the module variable with a C++ or PTX name. Raise LaunchError if no variable or several have the name."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -174,8 +174,8 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
             block = _block_of(argument, name, place)
             if len(block.data) != parameter.bytes:
                 raise LaunchError(
-                    f"{place}: the structure must have {parameter.bytes} bytes, got {len(block.data)}: pass numpy.int64(3) or "
-                    "numpy.float64(0.5) for a number of 8 bytes, Pointer(array) for a pointer"
+                    f"{place}: the structure must have {parameter.bytes} bytes, got {len(block.data)}: write a field "
+                    "of 8 bytes as numpy.int64(3) or numpy.float64(0.5), and a pointer as Pointer(array)"
                 )
             return block
         return _Block(name, bytearray(_structure(parameter, argument, place)))
@@ -183,7 +183,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
     if argument is not None and not isinstance(argument, (Pointer, TensorMap, list, tuple)):
         array = _as_array(argument, place)
         if isinstance(argument, Struct):
-            rule = f"the argument for .{parameter.type} must be a number, not a structure: pass Pointer(Struct(...))"
+            rule = f"the argument for .{parameter.type} must be a number, got a Struct: pass Pointer(Struct(...))"
             raise LaunchError(f"{place}: {rule}")
         if array is None:
             number = _number(parameter, argument, place)
@@ -193,7 +193,7 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
-        rule = f"the argument must be a number for the parameter {type or '.' + parameter.type}"
+        rule = f"the argument for {type or '.' + parameter.type} must be a number"
         raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}")
     if array is not None:
         _check_dtype(array.dtype, type, place)
@@ -208,7 +208,7 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
     if wanted is None or dtype.type is np.void or dtype.itemsize == 1 or dtype.kind == "c":
         return
     if dtype.itemsize != wanted.itemsize or (wanted.itemsize > 2 and (dtype.kind == "f") != (wanted.kind == "f")):
-        how = f"pass array.astype(numpy.{wanted}), or array.view(numpy.uint8) for its bytes"
+        how = f"pass array.astype(numpy.{wanted}), or array.view(numpy.uint8) to pass the bytes unchanged"
         raise LaunchError(f"{place}: the array's dtype must match the parameter {type}, got {dtype}: {how}")
 
 
@@ -366,10 +366,10 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     ):
         raise LaunchError(
             f"{place}: the argument must be a structure of {parameter.bytes} bytes, got an array of {argument.dtype}: {how}; "
-            f"pass Struct(array) for an array of numbers in a structure"
+            f"if the array is a field of a structure, pass Struct(array)"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: value must have {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: must have {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 
@@ -377,7 +377,7 @@ def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
     """Return the bytes of a number for a parameter of type half or bfloat16."""
     if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
-            f"{place}: the number must have a type, half or bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
+            f"{place}: the number must be a half or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
             f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
         )
     form = F16 if type == "__half" else BF16

@@ -1,4 +1,4 @@
-"""The instructions of the bulk copy engine. An entry point registers them, like the instructions of other packages.
+"""The handlers of the bulk copy engine's instructions. An entry point registers these handlers with the emulator.
 
 ``cp.async.bulk`` (global to shared memory, shared to global, CTA to CTA, and the groups), ``cp.reduce.async.bulk``, prefetches, and tensor copies.
 """

@@ -1,4 +1,4 @@
-"""The command ``tilecopy emulate``. It runs a file of PTX or CUDA C++ on files of arrays, new arrays and numbers."""
+"""The command ``tilecopy emulate``. It runs a kernel of a PTX or CUDA C++ file without a GPU."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _argument_named(names: list[str], arguments: list[Any], name: str) -> Any:
     value = value.target if isinstance(value, Pointer) else value
     if not isinstance(value, np.ndarray):
         raise LaunchError(
-            f"--save {name}: the argument must be an array: for a field of a structure, write {names[number]}.0, {names[number]}.1, ..."
+            f"--save {name}: the argument must be an array, got {type(value).__name__}: to save a field of a structure, write {names[number]}.0"
         )
     return value
 
@@ -130,7 +130,7 @@ class _EmulateCommand(ResultCommand):
     """The command ``emulate``, with its exit statuses, and with errors as annotations."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and print its result. Set the exit status of an error before raising it again."""
+        """Run the command and print the result. If the command raises an error, add the exit status to the error."""
         try:
             return super().invoke(ctx)
         except (TilecopyError, MemoryError) as error:
@@ -151,7 +151,7 @@ class _EmulateCommand(ResultCommand):
 )
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option("--entry", help="The kernel to run, if the file has several. A C++ template is named as axpy<float>.")
+@click.option("--entry", help="The kernel to run, if the file has several. For a C++ template, write axpy<float>.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="Number of CTAs: X, X,Y or X,Y,Z.")
 @click.option("--block", callback=_dim3, help="Threads per CTA: X, X,Y or X,Y,Z. The default is the kernel's .reqntid.")
 @click.option("--cluster", callback=_dim3, help="CTAs per cluster. The default is the kernel's .reqnctapercluster.")
@@ -219,7 +219,7 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
             if "__global__" not in text:
                 raise
             name = "standard input" if str(file) == "-" else file
-            raise LaunchError(f"{name} is CUDA C++, not PTX: its name must end in .cu or .cuh") from error
+            raise LaunchError(f"{name} is CUDA C++, not PTX: the file name must end in .cu or .cuh") from error
     if block is None:
         block = program.block
     if block is None:

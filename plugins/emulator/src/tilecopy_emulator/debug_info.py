@@ -54,7 +54,7 @@ class SourceLocation:
         return _LIBRARY.search(self.file) is not None and not self.file.endswith(".cu")
 
     def outside_libraries(self) -> SourceLocation:
-        """Return the innermost location outside library headers. Return this location if all are in library headers."""
+        """Return the innermost location outside library headers, or this location if there is no such location."""
         return next((place for place in self.chain() if not place.in_library), self)
 
     @property
@@ -66,7 +66,7 @@ class SourceLocation:
             return self.file
 
     def text(self, sources: Mapping[str, str]) -> str:
-        """Return the source line, from ``sources`` or else from the file. Return "" if the file cannot be read."""
+        """Return the text of the source line, from ``sources`` or the file, or "" if the file cannot be read."""
         whole = sources.get(self.file)
         if whole is None:
             path = Path(self.file)
@@ -95,7 +95,7 @@ class SourceLocation:
 
 @attrs.frozen
 class LineDirective:
-    """A ``.loc file line column, function_name label + offset, inlined_at file line column``; the last two parts are optional."""
+    """A directive ``.loc file line column``, optionally with ``function_name label + offset`` and ``inlined_at``."""
 
     file: int
     line: int
@@ -106,7 +106,7 @@ class LineDirective:
 
 
 class LineTable:
-    """The source locations that the directives of a module declare."""
+    """The source locations that the ``.file`` and ``.loc`` directives of a module declare."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
@@ -114,11 +114,11 @@ class LineTable:
         self._seen: dict[tuple[int, int, int], SourceLocation] = {}
 
     def file(self, number: int, name: str) -> bool:
-        """Add a ``.file`` directive. Return False if another directive has the same number."""
+        """Add a ``.file`` directive. Return False if an earlier directive has the same file number."""
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
-        """Add the body of ``.section .debug_str``, which has the names of functions."""
+        """Add the body of ``.section .debug_str``, which contains function names."""
         label = ""
         for line in text.split("\n"):
             name, colon, rest = line.rpartition(":")
@@ -130,11 +130,11 @@ class LineTable:
                 self._names[label] = self._names.get(label, b"") + name_bytes
 
     def knows(self, label: str) -> bool:
-        """Return True if ``.section .debug_str`` contains the label ``label``."""
+        """Return True if ``.section .debug_str`` declares a given label."""
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
-        """Return the location of a ``.loc`` in a function called at ``caller``. Return None without its ``.file``."""
+        """Return the location of a ``.loc``, or None if the ``.file`` is missing. ``caller``: the call's location."""
         file = self._files.get(line.file)
         if file is None:
             return None
@@ -148,7 +148,7 @@ class LineTable:
 
 
 def readable(name: str) -> str:
-    """Demangle the name of a function or of a variable in a function. Return "" unless it is a plain or nested name."""
+    """Return the C++ name of a function or variable with a mangled name, or "" if the mangled name is not supported."""
     if local := _LOCAL.fullmatch(name):
         return local[2][: int(local[1])] if len(local[2]) >= int(local[1]) else ""
     start = _MANGLED.match(name)

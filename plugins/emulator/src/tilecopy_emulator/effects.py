@@ -1,4 +1,4 @@
-"""The table of opcodes, with their kinds and memory accesses. Functions derive properties of a program from the table.
+"""The table of opcode kinds and memory accesses, and functions that derive properties of a program from the table.
 
 The spelling and the operands of an opcode are in the core's table (:mod:`tilecopy_core.ptx.instructions`) and are not
 repeated here; :func:`modifiers_of` parses its modifiers.
@@ -41,7 +41,7 @@ Pieces = Callable[[Instruction], tuple[int, int]]
 
 @attrs.frozen
 class Effect:
-    """A row of the table: the kind of an opcode's instructions, and their memory accesses.
+    """A row of the table: an opcode's kind and memory accesses.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
@@ -155,14 +155,14 @@ EFFECTS = {
 
 @lru_cache(maxsize=1 << 12)
 def effect_of(opcode: tuple[str, ...]) -> Effect:
-    """Return the row of the table for an opcode."""
+    """Return the table's row for an opcode, or a row of defaults if the table has none."""
     names = (".".join(opcode[:length]) for length in range(len(opcode), 0, -1))
     return next((EFFECTS[name] for name in names if name in EFFECTS), Effect())
 
 
 @attrs.frozen
 class Modifiers:
-    """The parsed modifiers of an opcode that accesses memory. The first of several spaces or types is used.
+    """The parsed modifiers of an opcode that accesses memory. If there are several spaces or types, the first counts.
 
     ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
     elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order, without cache hints.
@@ -258,7 +258,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
 
 
 def may_load(instruction: Instruction) -> bool:
-    """Return True if an instruction may read memory. This is assumed of an opcode outside the table."""
+    """Return True if an instruction may read memory, or if the table does not have the instruction's opcode."""
     effect = effect_of(instruction.opcode)
     return effect.loads != "none" and not effect.registers_only
 
@@ -291,7 +291,7 @@ def loads_somewhere(program: Program) -> bool:
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Return the sizes of shadow cells for shared and global memory: the largest powers of two, up to 16 bytes, that no access splits."""
+    """Return the bytes per shadow cell, 1 to 16, of shared and global memory. Each access covers only whole cells."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
@@ -299,7 +299,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """Return the sections that the vector clocks of a program need: one per proxy, and :data:`.memory_model.clocks.ISSUED`."""
+    """Return the vector-clock sections that a program needs: one per proxy, and ``ISSUED`` for ``mbarrier.inval``."""
     proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)
@@ -310,7 +310,7 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return an instruction's name if a copy engine makes its shared-memory accesses (not profiled), else ``""``."""
+    """Return an opcode's name if a copy engine accesses shared memory for it (not counted), else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

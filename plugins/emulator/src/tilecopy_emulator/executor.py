@@ -47,14 +47,14 @@ class EmulatorExecutor:
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """Return a row per set of instructions that a package adds: name, package, and why it is ignored (or "")."""
+        """Return ``(name, package, error)`` per added instruction set. ``error`` is "" if the set is used."""
         return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Report:  # fmt: skip
-        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack). The kernel changes them in place. A stream has no effect.
+        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack) in place. ``stream`` has no effect.
 
         Raises:
             LaunchError: an argument does not fit its parameter, the stream is not valid, or the grid is too large.

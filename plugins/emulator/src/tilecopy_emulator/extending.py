@@ -87,7 +87,7 @@ __all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:
-    """Return handlers of instructions that use only registers. :func:`form` returns the forms.
+    """Return the handlers of instructions that use only registers. Describe each instruction by :func:`form`.
 
     For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
     its modifiers, the types, the roles of results and operands, and a function from the mode to a function of unsigned NumPy arrays.

@@ -1,4 +1,4 @@
-"""Records of hazards, and their forms: text for people, JSON, and annotations for GitHub."""
+"""Records of hazards, and the conversion of hazards to error messages and JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
 
 @attrs.frozen
 class ReportedAccess:
-    """A frozen record of one instruction in the report of a hazard, usually a memory access.
+    """A frozen record of an instruction that a hazard's message shows, usually a memory access.
 
     Attributes:
         thread: the name of the thread that executes it.
@@ -49,7 +49,7 @@ class ReportedAccess:
 
     @property
     def source_line(self) -> tuple[str, int]:
-        """The innermost file and line outside library headers. Without one, "" and the line of the PTX text."""
+        """The innermost source file and line outside library headers, or "" and the PTX line if no file is known."""
         place = self.place.outside_libraries() if self.place else None
         return (place.file, place.line) if place else ("", self.line)
 
@@ -95,7 +95,7 @@ class Hazard:
 
     @property
     def line(self) -> int:
-        """The line of the PTX text, or 0."""
+        """The PTX line of the first access, or 0 if no line is known."""
         return self.accesses[0].line if self.accesses else 0
 
     @property
@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the first hazard's exception. The exception's ``others`` and notes have one hazard per other cause."""
+    """Return the first hazard as an exception. Its ``others`` and notes have one hazard for each other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:
@@ -171,7 +171,7 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Format the first lane's bytes in the instruction's type: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
+    """Format the first lane's bytes as the instruction's type: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

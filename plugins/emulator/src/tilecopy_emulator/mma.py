@@ -1,4 +1,4 @@
-"""The instruction ``mma.sync``: a warp's product of dense matrices. An entry point registers it.
+"""The handler of ``mma.sync``, a warp's product of dense matrices. An entry point registers the handler.
 
 The fragments are those of PTX ISA 9.7.15.5, with one rule for all shapes. :mod:`.opcodes.products` has the rule, and explains
 the rounding of sums. Sparse and block-scaled products, and ``m8n8k4`` of f16, are not supported.

@@ -1,4 +1,4 @@
-"""Records of a PTX kernel: instructions, labels, registers, parameters, variables. :func:`.parser.module.parse` creates them."""
+"""The records of a parsed PTX kernel: instructions, registers, parameters and variables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CARRY = "the carry flag"
 
 
 class UnsupportedPtxError(TilecopyError, NotImplementedError):
-    """The error for a text that is not PTX, or that the emulator does not support. The message names the line.
+    """The error for text that is not PTX or that the emulator does not support. The message names the line.
 
     Attributes:
         line: 1-based line of the text, or 0.
@@ -87,7 +87,7 @@ class Braces:
 
 @attrs.frozen
 class Pair:
-    """Two results: ``p|q``. An unused result is ``_``."""
+    """An operand that names two results: ``p|q``. An unused result is ``_``."""
 
     first: str
     second: str
@@ -114,7 +114,7 @@ Operand = str | Memory | TensorAddress | Braces | Pair | Negated | Offset
 
 
 def names_in(operand: Operand) -> tuple[str, ...]:
-    """Return the registers, variables and constants that an operand names."""
+    """Return the registers, variables and constants in an operand."""
     if isinstance(operand, (Memory, Offset)):
         return (operand.base,)
     if isinstance(operand, TensorAddress):
@@ -174,7 +174,7 @@ class Parameter:
 
 @attrs.frozen
 class Relocation:
-    """An address in a variable's initial value, at byte ``at``. It is ``offset`` plus the address of a ``symbol``."""
+    """An address in a variable's initial value: at byte ``at``, the address of ``symbol`` plus ``offset``."""
 
     at: int
     symbol: str
@@ -208,7 +208,7 @@ class Variable:
 
 
 def shown_name(variable: Variable) -> str:
-    """Return the C++ name of a variable. Return its PTX name if the name cannot be demangled."""
+    """Return the C++ name of a variable, or the PTX name if the C++ name is not known."""
     return readable(variable.name) or variable.name
 
 
@@ -255,7 +255,7 @@ class Program:
 
 @lru_cache(maxsize=32)
 def spaces_of(program: Program) -> dict[str, str]:
-    """Return the state space of every variable and parameter of a program."""
+    """Return a dictionary from the names of a program's variables and parameters to the state spaces."""
     variables = {variable.name: variable.space for variable in program.variables}
     return dict.fromkeys((parameter.name for parameter in program.parameters), "param") | variables
 

@@ -1,4 +1,4 @@
-"""Kernels of CUDA C++ on the emulator: their compilation by NVRTC, and :func:`run_cuda`."""
+"""CUDA C++ on the emulator. :func:`run_cuda` compiles a kernel by NVRTC and runs the resulting PTX."""
 
 from .compiler import compile_cuda, run_cuda
 

@@ -1,4 +1,4 @@
-"""The compilation of CUDA C++ by NVRTC to PTX with line information. :func:`run_cuda` compiles a kernel and runs it."""
+"""The compilation of CUDA C++ to PTX with line information, by NVRTC. :func:`run_cuda` also runs the kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_cuda(
     source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
     options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
 ) -> Report:  # fmt: skip
-    """Compile a kernel of CUDA C++ by NVRTC and run it without a GPU. Hazards name lines of the source.
+    """Compile a CUDA C++ kernel by NVRTC and run it without a GPU. Hazard messages name lines of the source.
 
     Args:
         source: CUDA C++. It can include headers of the CUDA runtime, CUB, libcu++ and CUTLASS if their wheels
@@ -111,7 +111,7 @@ def compile_cuda(
     if not compiled.ptx and unit.left_out:
         by_nvcc = run_nvcc(source, path, str(target_of(target)), nvrtc_options or ())
         if by_nvcc.ptx:
-            unit = attrs.evolve(unit, text=source, left_out=("nvcc compiled the file, because NVRTC cannot",))
+            unit = attrs.evolve(unit, text=source, left_out=("nvcc compiled the file, because NVRTC failed",))
             compiled = by_nvcc
         elif by_nvcc.log:
             compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")
@@ -281,9 +281,9 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     listed += [f"{template}<...>" for template, known in instances.items() if not known]
     has = f"its kernels are {_list_names(listed) or 'none'}"
     if entry is None:
-        raise LaunchError(f"the source {name} has several kernels, or only templates: pass entry=; {has}")
+        raise LaunchError(f"the source {name} has several kernels, or only templates: pass entry= to choose one; {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
-    raise LaunchError(f"the source {name} must have one kernel {short_repr(entry)}; {has}{log}")
+    raise LaunchError(f"the source {name} must have exactly one kernel named {short_repr(entry)}; {has}{log}")
 
 
 def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:
@@ -325,7 +325,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
             nvrtc.nvrtcVersion()
     except Exception as error:  # its loader has other exception classes
         raise AssemblerError(
-            f"CUDA C++ needs cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}): {remedy(_INSTALL)}"
+            f"CUDA C++ requires cuda-bindings and NVRTC ({str(error).partition(chr(10))[0]}): {remedy(_INSTALL)}"
         ) from error
 
     def call(function: Any, *arguments: Any) -> Any:

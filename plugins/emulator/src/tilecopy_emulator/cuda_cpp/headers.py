@@ -1,4 +1,4 @@
-"""The standard headers, which NVRTC lacks. Each one is a file of this package, a header of libcu++, or empty.
+"""Standard headers for NVRTC, which has none. Each header is a file of this package, a libcu++ header, or empty.
 
 They are passed in memory. NVRTC has ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` built in, and
 libcu++ has the parts of C++ that kernels can use. The rest is only for the host.
@@ -51,7 +51,7 @@ def implicit_names() -> frozenset[str]:
 
 
 def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
-    """Return the standard headers for a compilation, by name.
+    """Return a dictionary from the names of standard headers to the texts that a compilation uses.
 
     ``text``: of the sources that include them; ``folders``: directories of installed headers.
     """
@@ -71,7 +71,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return the text of a missing header: the 16-bit types for headers of cuBLAS and PyTorch, else an empty string."""
+    """Return the text to use for a missing header: the 16-bit types for cuBLAS or PyTorch, else an empty string."""
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 

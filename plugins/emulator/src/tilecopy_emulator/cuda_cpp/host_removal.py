@@ -1,4 +1,4 @@
-"""The declarations of a CUDA C++ file, and the removal of host code.
+"""A parser of the declarations in a CUDA C++ file, and the removal of the host's declarations.
 
 NVRTC compiles no host code, but a ``.cu`` file has a ``main``. A tokenizer and a parser of declarations find those without
 ``__global__`` or ``__device__`` and replace them by spaces, so that every line keeps its number. Preprocessor lines stay.
@@ -44,13 +44,13 @@ class CppToken:
 
     @property
     def end(self) -> int:
-        """The offset of the end of the token."""
+        """The offset in the text of the character after the token."""
         return self.start + len(self.text)
 
 
 @attrs.frozen
 class Declaration:
-    """A declaration outside function bodies.
+    """A declaration in a CUDA C++ file, outside function bodies.
 
     ``kind``: "function" (with a body), "prototype", "variable", "type", or "other"; ``name``: the declared name, or "";
     ``marked``: whether it is for the device, by a word such as ``__global__`` or a macro for one; ``head``: its
@@ -75,7 +75,7 @@ class Declaration:
 
 @attrs.frozen
 class SourceFile:
-    """A file with its declarations, including those inside namespaces and classes.
+    """A parsed CUDA C++ file. It has the declarations outside function bodies, also in namespaces and classes.
 
     ``text``: as written; ``tokens``: without spaces and comments; ``declarations``: in order; a class comes after its
     members; ``fault``: the reason why the declarations cannot be parsed (a bracket that is not closed), or "".
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> tuple[CppToken, ...]:
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """Return the qualifiers of device code, such as ``__device__``. Include macros of the files that expand to one."""
+    """Return the qualifiers of device code, such as ``__device__``, and the macros that expand to a qualifier."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -122,7 +122,7 @@ def marker_macros(files: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
-    """Return a parsed file with its declarations."""
+    """Parse the declarations of a CUDA C++ text."""
     tokens = tokens_of(text)
     reader = _Reader(text, _one_branch(tokens), markers)
     try:
@@ -133,7 +133,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
 
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
-    """Replace some declarations in a file's text by spaces. Line numbers and preprocessor lines do not change."""
+    """Return a file's text with some declarations replaced by spaces. Line numbers and preprocessor lines stay."""
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
     for declaration in sorted(left_out, key=lambda declaration: declaration.start):
@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Return True if NVRTC cannot compile a file because of a host function or a missing header outside ``#if``."""
+    """Return True if a file, outside ``#if``, has a host function or includes a missing header, so that NVRTC fails."""
     functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line. For a macro use, add the macro's uses outside functions."""
+    """Return the innermost host declaration at each line. For the use of a macro, add the macro's other uses."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]

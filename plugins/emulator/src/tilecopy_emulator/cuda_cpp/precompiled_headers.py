@@ -1,4 +1,4 @@
-"""The directories of CUDA C++ headers. Also precompiled headers, because a process should parse each header only once.
+"""The directories of CUDA C++ headers, and precompiled headers, so that a process parses each header only once.
 
 NVRTC saves the parsed headers at the top of a source in a precompiled header. A later source of the same process
 that begins with the same directives uses it.
@@ -27,7 +27,7 @@ UNROLL_LIMIT = "-D_CCCL_META_UNROLL_LIMIT=10"
 
 
 def header_folders() -> list[str]:
-    """Return the directories of NVIDIA's headers that are installed."""
+    """Return the directories of the installed NVIDIA headers."""
     try:
         with LOCK:
             from cuda.pathfinder import find_nvidia_header_directory
@@ -43,12 +43,12 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def precompiled_headers() -> list[Path]:
-    """Return the precompiled headers of this process, oldest first."""
+    """Return the paths of this process's precompiled headers, oldest first."""
     return sorted(Path(_folder().name).glob("*.pch"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def precompiling(source: str, headers: Mapping[str, str], nvrtc: Any) -> list[str]:
-    """Return the NVRTC options that use or create a source's precompiled header. Return [] if NVRTC cannot create one.
+    """Return the NVRTC options that use or create a precompiled header for a source, or [] if NVRTC cannot create one.
 
     NVRTC does not check whether headers of a directory or in memory have changed, but it compares its options: one of
     them has a digest of the headers that may change.

@@ -63,7 +63,7 @@ class Engines:
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """Replicate the operations for every cluster of the batch. Map (old number, cluster) to new operation."""
+        """Replicate the operations for every cluster. Return a dictionary: (old number, cluster) -> new operation."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -127,7 +127,7 @@ class Engines:
         return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
-        """Create an operation of one lane. The caller checks the accesses before, and calls :meth:`begin` afterwards."""
+        """Create an operation that one lane issues. First check the accesses; afterwards call :meth:`begin`."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
@@ -136,7 +136,7 @@ class Engines:
         return operation
 
     def begin(self, operation: Operation) -> None:
-        """Mark the bytes that an operation reads or writes as in use."""
+        """Mark the bytes of an operation as in use in shadow memory."""
         strength = REDUCED if operation.reduces else WEAK
         self.machine.shared.shadow.begin(operation.actor, operation.reads, operation.writes, strength)
         if operation.array_write is not None:
@@ -239,7 +239,7 @@ class Engines:
     def _lifetime(self, operation: Operation) -> None:
         if operation.was_reported:
             return
-        what = "the CTA exits while this copy still uses its shared memory (a wait or a cluster barrier is missing)"
+        what = "the CTA exits while this copy uses that CTA's shared memory (a wait or a cluster barrier is missing)"
         self.machine.hazard("lifetime", what, np.array([operation.lane]), at=operation.at)
 
     def finish(self) -> None:
@@ -285,7 +285,7 @@ class Engines:
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
-        """Execute ``cp.async``. When it completes, ``fetch(rows)`` returns the bytes to write, of shape (rows, C, size)."""
+        """Execute ``cp.async``. On completion, ``fetch(rows)`` returns the bytes to write, of shape (rows, C, size)."""
         machine = self.machine
         shared = machine.shared
         index = machine.index(lanes)
@@ -430,7 +430,7 @@ class Engines:
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """Execute ``cp.async.bulk.wait_group``: complete the thread's older groups, or only their reads."""
+        """Execute ``cp.async.bulk.wait_group``: complete all groups except ``newest``, or only the groups' reads."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

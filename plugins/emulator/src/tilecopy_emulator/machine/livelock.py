@@ -1,4 +1,4 @@
-"""The livelock detector. It reports a state that repeats. It does not limit the number of steps."""
+"""The livelock detector. It reports a loop that returns to an earlier state, and sets no limit on steps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Return the reason why no thread can continue if a loop never ends, else None."""
+        """Return :class:`Blocked` if a loop waits for another batch, else None. Raise the hazard of an endless loop."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]

@@ -71,7 +71,7 @@ class Machine(Memories):
         self.watch = LivelockDetector(self, self.mbarriers, self.engines)
 
     def run(self) -> Blocked | None:  # noqa: C901, PLR0912, PLR0915 (the loop over instructions, where a call costs every step)
-        """Execute until every thread has exited. Return the reason if another batch must run first, else None."""
+        """Execute until every thread has exited. Return :class:`Blocked` if another batch must run first, else None."""
         steps, lengths, instructions = self.launch.steps, self.launch.lengths, self.program.instructions
         guards = [(i.guard, i.unless, target >= 0) for i, target in zip(instructions, self.launch.targets, strict=True)]
         count, executed = len(instructions), self.launch.executed

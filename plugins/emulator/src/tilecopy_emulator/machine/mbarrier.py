@@ -104,11 +104,11 @@ class Mbarriers:
                 )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
-        """Return the actor number in shadow memory of operations that complete on an mbarrier."""
+        """Return the number that identifies an mbarrier's completed operations in the stamps of shadow memory."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Return a description, for messages, of the asynchronous operation with an actor number."""
+        """Describe, for a message, the asynchronous operation that ``actor`` identifies in stamps."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that wgmma.wait_group completed"
@@ -217,14 +217,14 @@ class Mbarriers:
                 barrier.fenced_phase = self.machine.barriers.cluster_phase(barrier.initialiser // self.machine.threads)
 
     def places(self, lanes: Lanes, addresses: Any, *, remote: bool) -> Any:
-        """Return the shared-memory offsets of the mbarriers at the addresses of lanes."""
+        """Check the mbarrier address of each lane. Return the offsets in the batch's shared memory."""
         return self.machine.shared.place(lanes, addresses, 8, remote=remote)
 
     def arrive(
         self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
         no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
     ) -> Any:  # fmt: skip
-        """Execute arrivals of lanes, with ``tx`` each after its expect_tx. Return the states before the arrivals."""
+        """Execute an arrival per lane, after expect_tx if ``tx`` is given. Return the state before each arrival."""
         machine = self.machine
         index = machine.index(lanes)
         tokens = np.zeros(len(index), np.uint64)
@@ -254,7 +254,7 @@ class Mbarriers:
                 if completed:  # if several lanes arrive at once, any may be the last
                     barrier.completers = members if len(members) == 1 else ()
                 if completed and no_complete:
-                    what = f"{barrier.name}: an arrival with .noComplete completes the phase"
+                    what = f"{barrier.name}: an arrival with .noComplete must not complete the phase"
                     machine.hazard("mbarrier", what, lanes, position)
         machine.launch.version += 1
         return tokens
@@ -294,7 +294,7 @@ class Mbarriers:
             barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute the arrival of an asynchronous operation at cluster scope. It releases the clock of the issuing lane."""
+        """Execute an asynchronous operation's arrival. It releases ``clock``, the issuing lane's, at cluster scope."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -310,13 +310,13 @@ class Mbarriers:
             self.machine.hazard("mbarrier", what, lanes, position)
 
     def expect_tx(self, lanes: Lanes, places: Any, amounts: Any, sign: int = 1) -> None:
-        """Execute ``mbarrier.expect_tx`` (and ``complete_tx`` with sign -1)."""
+        """Execute ``mbarrier.expect_tx``, or ``mbarrier.complete_tx`` if ``sign`` is -1."""
         for position, place in enumerate(places.tolist()):
             barrier = self.use(lanes, np.array([position]), place)
             if sign > 0 and barrier.tx > 0 == barrier.pending:
                 counted = [copy.size for copy in self.machine.in_flight.values() if copy.barrier == place]
                 if sum(counted) == barrier.tx:
-                    what = f"{barrier.name}: copies in flight may complete phase {barrier.phase} before this expect_tx: execute it before the copies"
+                    what = f"{barrier.name}: copies in flight may complete phase {barrier.phase} before this expect_tx: execute expect_tx before the copies"
                     self.machine.hazard("mbarrier", what, lanes, position)
             self.add_tx(barrier, sign * int(amounts[position]), lanes, position)
             if sign < 0:
@@ -362,7 +362,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of lanes that run (None: all).
+        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of running lanes (None: all).
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.
@@ -451,7 +451,7 @@ class Mbarriers:
         return phases
 
     def time_out(self) -> bool:
-        """Let suspended waits fail, because no thread can run. Return False if no wait is suspended or nothing changed since the last call."""
+        """Let suspended waits fail. Return False if no wait is suspended, or if nothing changed since the last call."""
         machine = self.machine
         if self.timed_out == machine.launch.version:
             return False

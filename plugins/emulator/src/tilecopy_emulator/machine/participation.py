@@ -1,4 +1,4 @@
-"""The check that all threads of an exported copy execute it. A missing thread would leave a part of the tile uncopied.
+"""The check that all threads of an exported copy execute the copy. A missing thread would leave elements uncopied.
 
 tilecopy-export writes a comment into the block of assembly of a copy that several threads execute together. It names the copy,
 the number of threads, and the register with the thread's index among them. The parser turns it into an

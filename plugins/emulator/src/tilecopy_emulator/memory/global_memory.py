@@ -21,7 +21,7 @@ LOG_BYTES = 1 << 26
 
 
 class GlobalAccesses(ShadowedMemory):
-    """Loads, stores and atomics of a batch's threads on the arrays of the launch, with their checks."""
+    """The global-memory loads, stores and atomics of a batch's threads, with checks of these accesses."""
 
     def __init__(self, machine: Registers) -> None:
         super().__init__(machine, machine.launch.memory.cell, judge_global, whole_grid=True)
@@ -33,7 +33,7 @@ class GlobalAccesses(ShadowedMemory):
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
-        """Check an access. Return ``(array, chosen, byte offsets)`` per array; ``chosen`` is a mask (None: all)."""
+        """Check an access. Return ``(array, mask, byte offsets)`` per array. The mask selects addresses (None: all)."""
         aligned = size & -size if size & (size - 1) else size
         low = addresses & np.uint64(aligned - 1)
         if low.any():
@@ -91,7 +91,7 @@ class GlobalAccesses(ShadowedMemory):
         return self.cells_from(offsets.ravel() + array.skew, size)
 
     def shadow_of(self, array: GlobalArray) -> ShadowMemory:
-        """Return the shadow memory of an array. Create it, with the reads logged so far, if the array has none."""
+        """Return the shadow memory of an array. The first call creates that memory from the logged reads."""
         if array.shadow is None:
             array.shadow = ShadowMemory((len(array.data) + array.skew) // self.cell + 2, self.machine.crowds)
             log, array.log = array.log, []
@@ -110,7 +110,7 @@ class GlobalAccesses(ShadowedMemory):
     def note_read(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, access: AccessKind, *, remember: bool = True
     ) -> None:
-        """Check and record a read of one array. As long as the array has no shadow memory, an ordinary read is only logged."""
+        """Check and record a read of one array. Only log an ordinary read of an array without shadow memory."""
         if access.read_only:
             array.constant.append((offsets, access.bytes))
             if len(array.constant) > LOG_ENTRIES:
@@ -125,7 +125,7 @@ class GlobalAccesses(ShadowedMemory):
             self._log(array, offsets, access.bytes, self.machine.grid_thread[lanes])
 
     def remember(self, array: GlobalArray, reads: Reads, actors: Any) -> None:
-        """Record reads that were checked, so that later writes are checked against them.
+        """Record reads that passed the checks, so that later writes are checked against these reads.
 
         ``array``: the array that is read; ``reads``: its bytes; ``actors``: of the grid, which read them, of shape
         (pieces or 1, copies).
@@ -168,7 +168,7 @@ class GlobalAccesses(ShadowedMemory):
         self, array: GlobalArray, lanes: Lanes, offsets: Any, size: int, strength: int, chosen: Any, *,
         raw: Any = None, modifies: bool = False,
     ) -> None:  # fmt: skip
-        """Check that a write is ordered after earlier accesses. ``raw``: the written bytes, if equal ones are allowed.
+        """Check that a write is ordered after earlier accesses. ``raw``: the written bytes, to detect equal values.
 
         Raises:
             IntraWarpConflict: lanes write to one place, and the values decide whether it is a hazard.
@@ -364,7 +364,7 @@ class GlobalAccesses(ShadowedMemory):
 
 
 def never(positions: Any, before: Any) -> tuple[Any, Any]:
-    """Return False for every position: this judge treats all earlier accesses as unordered, so the log keeps them."""
+    """Judge every access as unordered, so that shadow memory keeps every read."""
     none = np.zeros(len(positions), bool)
     return none, none
 

@@ -48,7 +48,7 @@ class LocalMemory:
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
         bad, free = sizes > (self.size - start).astype(np.uint64), self.size - start
-        machine.hazard_where(bad, "bounds", lambda i: f"alloca of {sizes[i]} bytes exceeds {free[i]} free bytes", lanes)
+        machine.hazard_where(bad, "bounds", lambda i: f"alloca bytes must be at most {free[i]}, got {sizes[i]}", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
@@ -57,7 +57,7 @@ class LocalMemory:
         machine, index = self.machine, self.machine.index(lanes)
         tops = machine.uniform(tops, lanes).astype(np.int64)
         bad = (tops < self.bottom) | (tops > self.top[index])
-        machine.hazard_where(bad, "bounds", "the address of stackrestore must be one that stacksave returned", lanes)
+        machine.hazard_where(bad, "bounds", "stackrestore must get an address that stacksave returned", lanes)
         if self.written is not None:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops

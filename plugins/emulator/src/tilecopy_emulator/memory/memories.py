@@ -1,4 +1,4 @@
-"""Loads, stores and atomics in the state space of their opcode or of their generic address."""
+"""Loads, stores and atomics. The state space is that of the opcode, or that of each lane's generic address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE_BYTES = 128
 
 
 class Memories(Registers):
-    """The threads of a batch, their registers, and the memories that they access (see :class:`Threads`)."""
+    """The threads and registers of a batch, and the memories that the threads access. See :class:`Threads`."""
 
     def __init__(self, launch: Launch, first: int, ctas: int) -> None:
         super().__init__(launch, first, ctas)
@@ -41,7 +41,7 @@ class Memories(Registers):
         return raw
 
     def poison_loaded(self, names: Sequence[str], element: int, width: int = 0) -> None:
-        """Mark register bits as poison if the last load read unwritten bytes for them. Record the origins of these bytes.
+        """Mark register bits as poison if the last load took the bits from unwritten bytes.
 
         A later use of the register is the hazard, and its report names the load. If no instruction of the program
         reads any of the registers, the load itself is the hazard.
@@ -77,7 +77,7 @@ class Memories(Registers):
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes after all checks of the access. ``origins`` of undefined bytes have shape (n, access.bytes)."""
+        """Write bytes after all checks of the access. ``origins`` has shape (n, access.bytes); 0: a defined byte."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
@@ -99,7 +99,7 @@ class Memories(Registers):
         return self.globals.atomic(lanes, access, addresses, update)
 
     def demand_mapped(self, lanes: Lanes, access: AccessKind, addresses: Any) -> None:
-        """Check that cache lines are part of an array or variable, without an access. Shared memory has no cache lines."""
+        """Check that the cache lines at some addresses are in an array or variable. Shared memory is not checked."""
         if access.space == "":
             self._generic(lanes, access, addresses, lambda to, x, at, rows: self.demand_mapped(to, x, at))
         elif access.space == "local":

@@ -1,4 +1,4 @@
-"""The events for an observer of a run: every memory access of threads, and every transfer of a copy engine."""
+"""The events that an observer of a run gets: each memory access of a thread, and each transfer of a copy engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AccessEvent:
 
 @attrs.frozen(eq=False)
 class TransferEnd:
-    """The source or the destination of the pieces of a transfer.
+    """The source or the destination of a transfer, with an offset per piece.
 
     Attributes:
         space, array, ctas, offsets: as in :class:`AccessEvent`, one per piece.
@@ -95,7 +95,7 @@ class _Located:
     offsets: Any
 
     def side(self, chosen: Any) -> TransferEnd:
-        """Return the pieces in ``chosen`` as a source or destination. One array must contain all of these pieces."""
+        """Return the source or destination with the pieces in ``chosen``, which must all be in one array."""
         return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )
@@ -134,7 +134,7 @@ def _instruction(machine: Registers) -> tuple[int, str]:
 
 
 def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: Any) -> None:
-    """Call the observer for an access, one piece per lane. ``raw`` has shape ``(n or 1, clusters or 1, bytes)``."""
+    """Call the observer for an access of lanes. ``raw`` has shape ``(n or 1, clusters or 1, bytes)``."""
     index, size = machine.index(lanes), raw.shape[2]
     threads = machine.grid_thread[index].ravel()
     places = _locate(machine, where, threads)

@@ -1,4 +1,4 @@
-"""The counters of a profiler: sectors of global memory, and wavefronts of shared memory."""
+"""The profile counters: requests, sectors of global memory, and wavefronts of shared memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_GLOBAL = 16
 
 
 def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -> None:
-    """Count requests and 32-byte sectors of one access to global memory, of at most 32 bytes per thread."""
+    """Count the requests and 32-byte sectors of an access to global memory. A thread accesses at most 32 bytes."""
     shape = (machine.size(lanes), machine.copies)
     index = machine.index(lanes)
     warps = machine.warp_of[index][:, None] + np.arange(machine.copies) * machine.unit_ctas * machine.warps_per_cta
@@ -29,13 +29,13 @@ def count_global(machine: Registers, lanes: Lanes, addresses: Any, sizes: Any) -
 
 
 def count_atomic(machine: Registers, lanes: Lanes, addresses: Any, size: int) -> None:
-    """Count requests and 32-byte sectors of an atomic with generic addresses, for the addresses in global memory only."""
+    """Count the requests and 32-byte sectors of an atomic. Ignore generic addresses outside global memory."""
     high = np.asarray(addresses).astype(np.uint64) >> np.uint64(40)
     count_global(machine, lanes, addresses, np.where(high >= FIRST_GLOBAL, size, 0))
 
 
 def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
-    """Count requests and 32-byte sectors of a bulk or tensor copy in global memory, from the addresses of its 16-byte units."""
+    """Count the requests and 32-byte sectors of a bulk or tensor copy, from the global address of each 16-byte unit."""
     addresses, moved = (np.broadcast_to(array, (len(addresses), machine.copies)) for array in (addresses, moved))
     machine.launch.counters["global_requests"] += machine.copies
     for copy in range(machine.copies):
@@ -44,7 +44,7 @@ def count_bulk(machine: Registers, addresses: Any, moved: Any = True) -> None:
 
 
 def count_shared(machine: Registers, lanes: Lanes, places: Any, size: int) -> None:
-    """Count requests and wavefronts of one access to shared memory."""
+    """Count the requests and wavefronts of an access to shared memory."""
     index = machine.index(lanes)
     warp = machine.warp_of[index]
     counters = machine.launch.counters

@@ -39,12 +39,12 @@ JudgeAccess = Callable[[Registers, Any, int, Any, Touched], tuple[Any, Any]]
 
 
 def judge_global(machine: Registers, threads: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Return whether each access by a thread of the grid is ordered after an earlier one. See shadow.Judge."""
+    """Judge whether accesses by threads of the grid are ordered after earlier accesses. See ``shadow.Judge``."""
     return _judge(machine, threads, strength, before, touched, _ordered_in_grid)
 
 
 def judge_shared(machine: Registers, lanes: Any, strength: int, before: Any, touched: Touched) -> tuple[Any, Any]:
-    """Return whether each access by a lane of the batch is ordered after an earlier one. See shadow.Judge."""
+    """Judge whether accesses by lanes of the batch are ordered after earlier accesses. See ``shadow.Judge``."""
     return _judge(machine, lanes, strength, before, touched, _ordered_in_unit)
 
 
@@ -116,7 +116,7 @@ class ShadowedMemory:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """Return the shadow cells of accesses at the offsets ``places`` as a flat array, and the number of cells per access."""
+        """Return the shadow cells of accesses, flat, and the number of cells per access. ``places``: byte offsets."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
@@ -156,7 +156,7 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Record the current instruction, or the ``copy`` that it completes, if a race query looks for one of these accesses.
+        """Record the instruction of an access that a race query looks for: the current one, or the copy at ``copy``.
 
         When the query was made, one lane of the machine may have stood for many.
         """
@@ -329,7 +329,7 @@ def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """Raise the hazard of an access to bytes that an operation in flight uses. ``cell``: a shared-memory cell or -1."""
+    """Raise the hazard of an access to bytes of an operation in flight. ``cell``: a shared-memory cell, or -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")

@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return the name of bytes for a message, such as ``tile bytes 4 to 7``."""
+        """Return a message's name for bytes of the batch's shared memory, such as ``tile bytes 4 to 7``."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return the name of bytes for a message, from their offset in the shared memory of a CTA."""
+        """Return a message's name for the bytes at an offset in a CTA's shared memory."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"
@@ -252,7 +252,7 @@ class SharedMemory(ShadowedMemory):
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check that bytes were written before this read, in order. With ``loads``, unwritten bytes are allowed."""
+        """Check that a read is ordered after the writes of the bytes. ``loads``: only record unwritten bytes."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]

@@ -1,4 +1,4 @@
-"""Tensor maps: their fields, their bytes, and reads by the tensormap proxy.
+"""Tensor maps: the fields, the encoding in 128 bytes, and reads by the tensormap proxy.
 
 NVIDIA does not document the bytes of a CUtensorMap, so the emulator has its own format of 128 bytes, little-endian:
 
@@ -61,14 +61,14 @@ _XOR = {"none": (0, 0), "32B": (3, 0x10), "64B": (3, 0x30), "128B": (3, 0x70), "
 
 
 def swizzle_addresses(addresses: Any, swizzle: str) -> Any:
-    """Return the swizzled shared-memory addresses of bytes from the addresses without a swizzle."""
+    """Apply a swizzle to shared-memory addresses, and return the resulting addresses."""
     down, bits = _XOR[swizzle]
     return addresses ^ ((addresses >> down) & bits)
 
 
 @attrs.frozen(eq=False)
 class TensorMap:
-    """A tensor in global memory and its boxes for tensor copies, innermost dimension first.
+    """A tensor map: a tensor in global memory, and the box that a tensor copy moves. Dimensions are innermost first.
 
     Attributes:
         address: of the first element, a multiple of 16; for :func:`~tilecopy_emulator.run_ptx` also an array.
@@ -116,8 +116,8 @@ class TensorMap:
         hold("box", among("box", rank, 1, 256), "one extent from 1 to 256 per dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
-        hold("box", row % 16 == 0, f"a box whose rows have a multiple of 16 bytes, not {row} bytes")
-        rule = f"a box whose rows have at most {span} bytes for the swizzle {self.swizzle}, not {row} bytes"
+        hold("box", row % 16 == 0, f"a box with a multiple of 16 bytes per row, not {row} bytes")
+        rule = f"a box with at most {span} bytes per row for the swizzle {self.swizzle}, not {row} bytes"
         hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
@@ -132,7 +132,7 @@ class TensorMap:
 
     @property
     def element_bytes(self) -> int:
-        """The bytes of an element."""
+        """The number of bytes per element."""
         return dtype_of(self.dtype).bits // 8
 
     @property
@@ -146,7 +146,7 @@ class TensorMap:
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
     def encode(self, address: int | None = None) -> bytes:
-        """Return the bytes of the map.
+        """Return the 128 bytes of the map.
 
         Args:
             address: of the array, if the map has an array for its address.
@@ -165,7 +165,7 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """Return the 128 bytes of a :class:`TensorMap`, for the emulator. Use it instead of ``cuTensorMapEncodeTiled``.
+    """Return the emulator's 128 bytes of a tensor map. Call this function instead of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.
@@ -180,7 +180,7 @@ def encode_map(facts: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(raw: bytes) -> TensorMap | str:
-    """Decode 128 bytes. Return a tensor map, an error message for an invalid field, or "" for other bytes."""
+    """Decode 128 bytes. Return a tensor map, an error message if a field is not valid, or "" if the tag is missing."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
         return ""
@@ -281,7 +281,7 @@ class TensorMaps:
         return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])
 
     def acquire(self, lanes: Any, addresses: Any) -> None:
-        """Execute ``fence.proxy.tensormap::generic.acquire`` of the maps at some addresses (one per lane)."""
+        """Execute ``fence.proxy.tensormap::generic.acquire`` of the map at each lane's address."""
         machine, order = self.machine, self.machine.order
         for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
             array, offset = self._locate(np.array([lane]), address)

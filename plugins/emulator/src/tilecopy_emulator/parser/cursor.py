@@ -1,4 +1,4 @@
-"""The cursor over the tokens of a text. All parsers use it."""
+"""The cursor over the tokens of a PTX text. All parsers of PTX use this cursor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """Return the position of a function body's tokens. ``at``: position of '{'. The first call splits the body."""
+        """Return the index of the first token of the function body whose '{' has the index ``at``."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -54,7 +54,7 @@ class Cursor:
         return self.tokens[self.at]
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise :class:`UnsupportedPtxError` at a line, by default that of the next token."""
+        """Raise :class:`UnsupportedPtxError` for a line, by default the line of the next token."""
         raise UnsupportedPtxError(message, self.token.line if line is None else line)
 
     def advance(self) -> Token:
@@ -66,13 +66,13 @@ class Cursor:
         return token
 
     def accept(self, kind: str) -> bool:
-        """Consume the next token if it has this kind, and return True. Return False otherwise."""
+        """Consume the next token and return True if the token has the given kind, else return False."""
         taken = self.tokens[self.at].kind == kind
         self.at += taken
         return taken
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Consume the next token, which must have this kind, and return it."""
+        """Consume and return the next token, which must have the given kind."""
         token = self.tokens[self.at]
         if token.kind != kind:
             self.fail(f"expected {what or repr(kind)}, got '{token.text}'")
@@ -103,7 +103,7 @@ class Cursor:
         return int(self.advance().text[2:])
 
     def demand_vector(self, type: Token, elements: int) -> None:
-        """Raise an error unless PTX has vectors of this element type and width."""
+        """Raise an error if PTX has no vectors of the given element type and width."""
         if elements > 1 and (type.text == ".pred" or elements * REGISTER_BITS[type.text[1:]] > 128):
             self.fail(
                 f"a vector must have at most 128 bits and no predicates, got {elements} elements of {type.text}",
@@ -118,7 +118,7 @@ class Cursor:
         return value
 
     def loc(self) -> LineDirective:
-        """Parse a ``.loc`` directive after its first word, and return it."""
+        """Parse and return a ``.loc`` directive, from the token after ``.loc``."""
         file, line, column = (self.unsigned(what) for what in ("a file's number", "a line", "a column"))
         if not self.accept(","):
             return LineDirective(file, line, column)
@@ -135,7 +135,7 @@ class Cursor:
             self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
-        """Skip the strings of a ``.pragma``. Fail for ``used_bytes_mask`` before PTX ISA 8.3."""
+        """Skip the strings of a ``.pragma``. Fail for ``used_bytes_mask`` if ``version`` is below 8.3."""
         texts = [self.expect("string", "a string")]
         while self.accept(","):
             texts.append(self.expect("string", "a string"))
@@ -188,7 +188,7 @@ class Cursor:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the low 64 bits of a PTX integer literal, which may end in ``U``. Return None if it is not valid."""
+    """Return the low 64 bits of a PTX integer literal such as ``0x1FU``, or None if the literal is not valid."""
     digits = text.removesuffix("U")
     try:
         value = int(digits, 8) if re.fullmatch(r"0\d+", digits) else int(digits, 0)

@@ -81,7 +81,7 @@ class _Scope:
     targets: dict[str, tuple[str, ...]] = attrs.Factory(dict)
 
     def find(self, name: str, table: str = "names") -> Any:
-        """Return what a name means in this scope or the nearest enclosing one. Return None if no scope has it."""
+        """Return the meaning of a name from the innermost scope that declares the name, or None if no scope does."""
         scope: _Scope | None = self
         while scope is not None:
             meaning = getattr(scope, table).get(name)
@@ -220,7 +220,7 @@ class Expansion:
             name = str(operands[1])
             targets = draft.scope.find(name, "targets")
             if targets is None:
-                raise UnsupportedPtxError(f"'{name}' must be a list of .branchtargets", instruction.line)
+                raise UnsupportedPtxError(f"'{name}' must be the label of a .branchtargets list", instruction.line)
             operands[1] = Braces(tuple(self._label(target, draft) for target in targets))
         return _Draft(attrs.evolve(instruction, operands=tuple(operands)), draft.scope)
 
@@ -438,7 +438,7 @@ class Expansion:
             self.c.fail(f"'{text}' must not have an empty modifier", line)
         if "tensor" not in opcode and any(isinstance(operand, TensorAddress) for operand in operands):
             self.c.fail(
-                f"'{text}': only tensor copies have addresses with coordinates; textures and surfaces are not supported: index a pointer to the data",
+                f"'{text}': textures and surfaces are not supported (only tensor copies have coordinates): index a pointer to the data",
                 line,
             )
         if opcode[0] == "bra" and (len(operands) != 1 or not isinstance(operands[0], str)):
@@ -478,7 +478,7 @@ class Expansion:
         if c.accept("|"):
             second = self._item(scope)
             if first == second == "_":
-                c.fail("at least one result must not be '_'", token.line)
+                c.fail("at most one of the two results may be '_'", token.line)
             return Pair(first, second)
         if token.kind == "word" and c.accept("+"):
             return Offset(first, c.integer("an offset"))
@@ -602,7 +602,7 @@ class Expansion:
             c.fail(f"'{text}': recursive calls are not supported", start.line)
         if function is not None and not _takes(function, len(arguments), len(results)):
             c.fail(
-                f"'{text}': {name} must have {len(function.parameters)} arguments and {len(function.results)} results",
+                f"'{text}': {name} must have {len(function.parameters)} arguments and {len(function.results)} results, got {len(arguments)} and {len(results)}",
                 start.line,
             )
         inner = self._scope(self.root)

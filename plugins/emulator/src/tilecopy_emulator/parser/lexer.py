@@ -10,7 +10,7 @@ from ..program import UnsupportedPtxError
 
 
 class Token(NamedTuple):
-    """A token of PTX text. It is a named tuple, because an attrs class takes three times as long to create.
+    """A token of PTX text. The class is a named tuple, because an attrs object takes three times as long to create.
 
     ``kind``: ``word``, ``number``, ``string``, ``end``, or the character itself; ``text``: as written; ``line``:
     1-based; ``start``: offset in the text; ``end``: offset after it; ``comment``: the last ``//`` comment before it
@@ -69,7 +69,7 @@ def bodies(text: str) -> Iterator[Token]:
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
-    """Yield tokens from a position in a text, which is in line ``line``. The last token has the kind ``end``."""
+    """Yield the tokens of a text from ``position``, which is in line ``line``. The last token has the kind ``end``."""
     fresh, end = True, len(text) if end is None else end
     above: str | None = None
     while position < end:

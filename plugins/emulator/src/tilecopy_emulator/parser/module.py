@@ -131,7 +131,7 @@ class ModuleParser(Definitions):
             if c.accept(","):
                 c.unsigned("a time or a size")
         if not self.places.file(number, name):
-            c.fail(f"the numbers of files must be unique, got {number} twice", line)
+            c.fail(f"each .file must have a number of its own, got {number} twice", line)
 
     def _declare(self, variable: Variable, line: int) -> None:
         c, name = self._cursor, variable.name
@@ -201,7 +201,7 @@ class ModuleParser(Definitions):
                 if self.version < least or (attribute in _OF_CLUSTERS and self.arch < 90):
                     have = "{}.{}".format(*self.version)
                     wanted = ("sm_90 and " if attribute in _OF_CLUSTERS else "") + ".version {}.{}".format(*least)
-                    c.fail(f"'{attribute}' needs {wanted}, but the text is for sm_{self.arch}, .version {have}")
+                    c.fail(f"'{attribute}' requires {wanted}, but the text is for sm_{self.arch}, .version {have}")
                 attributes[attribute] = self._sizes(attribute)
             elif attribute == ".pragma":
                 c.pragma(self.version)
@@ -320,7 +320,7 @@ class ModuleParser(Definitions):
 
 
 def parse(text: str, entry: str | None = None) -> Program:
-    """Parse a module, and return the program of one of its entries.
+    """Parse a PTX module, and return the program of one entry.
 
     ``text``: of the module; ``entry``: name of the kernel; optional if there is only one.
     """

@@ -1,4 +1,4 @@
-"""The parser of declarations of variables, with their initial values. Source: PTX ISA, section 5.4."""
+"""The parser of variable declarations and initial values. Source: PTX ISA, section 5.4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = {"shared": 227 << 10, "local": 512 << 10, "const": 64 << 10, "globa
 
 
 def variable_declarations(c: Cursor, space: str, *, extern: bool) -> list[Variable]:
-    """Parse the variables of a declaration, from the token after its state space up to the semicolon."""
+    """Parse a variable declaration from the token after the state space, such as ``.u32 a, b[4];``."""
     line, align, elements, type = c.token.line, 0, 1, ""
     while not type and c.token.kind == "word" and c.token.text.startswith("."):
         word = c.advance().text[1:]
@@ -91,7 +91,7 @@ def _offset(c: Cursor) -> int:
 
 
 def initial_value(c: Cursor, depth: int = 0) -> object:
-    """Parse a constant, an address, or a list of them in braces."""
+    """Parse an initial value: a constant, an address, or a list of initial values in braces."""
     if c.accept("{"):
         if depth > MOST_BRACES:
             c.fail(f"braces must be nested at most {MOST_BRACES} deep")
@@ -136,7 +136,7 @@ def place(
     c: Cursor, raw: bytearray, relocations: list[Relocation], item: object, sizes: list[int], at: int, type: str,
     line: int,
 ) -> None:  # fmt: skip
-    """Write an initial value into bytes at offset ``at``. First extend the bytes with zeros up to this offset."""
+    """Write an initial value at byte ``at`` of ``raw``. If ``raw`` is shorter, append zeros first."""
     size = REGISTER_BITS[type] // 8
     if isinstance(item, list):
         if not sizes or len(item) > sizes[0]:
@@ -148,7 +148,7 @@ def place(
         c.fail("the initial values of an array must be in braces", line)
     if isinstance(item, Relocation):
         if size != 8:
-            c.fail(f"an address must have 64 bits, got .{type}", line)
+            c.fail(f"a variable that holds an address must have 64 bits, got .{type}", line)
         relocations.append(attrs.evolve(item, at=at))
         return
     assert isinstance(item, (int, float))
