@@ -1,4 +1,4 @@
-"""The registry of executors, which run built kernels. It finds an executor by name and chooses the default.
+"""The registry of executors, which run built kernels. The registry finds an executor by name or by default.
 
 A built kernel looks up its executor here when it is called; :mod:`tilecopy.executors` is a layer above built kernels.
 """

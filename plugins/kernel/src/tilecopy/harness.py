@@ -102,7 +102,7 @@ def _stand_in(option: Option) -> Any:
 
 
 def declare(kernel: KernelBuilder, region: Region) -> Region:
-    """Declare a buffer like the region's buffer in a kernel, and return the same region of the new buffer."""
+    """In a kernel, declare a buffer like a region's buffer. Return the same region of the new buffer."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
@@ -274,7 +274,7 @@ class Harness:
         return self.regions[side]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy. Add options that only a kernel can provide, such as ``mbar``."""
+        """Return the options of the copy, plus options that only a kernel can provide, such as ``mbar``."""
         options = dict(self.copy.options)
         for option in self.copy.variant.options if self.copy.variant is not None else ():
             if option.name in self.makers and option.name not in options:

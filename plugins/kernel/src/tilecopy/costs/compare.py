@@ -30,7 +30,7 @@ WIDTH = 80
 
 @frozen
 class ComparisonRow:
-    """One row of a comparison: one variant's plan of the copy for one target, and the cost of the plan."""
+    """A row of a comparison: a variant's plan for a target, and the plan's cost."""
 
     plan: Plan
     cost: Cost

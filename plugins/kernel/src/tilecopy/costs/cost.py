@@ -46,7 +46,7 @@ class Cost(CopyCounts):
 
     @property
     def limits(self) -> dict[str, float]:
-        """A dict from each limit, such as ``dram``, to an SM's cycles per copy if only this limit applies."""
+        """A dict from each GPU limit (``dram``, ...) to an SM's cycles per copy if only this limit applies."""
         return h200.MODEL.limits(self)
 
     @property

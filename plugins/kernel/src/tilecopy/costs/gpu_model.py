@@ -1,4 +1,4 @@
-"""A model of the GPU time of a copy. The model uses the copy's counts and the data of a GPU, such as :mod:`.h200`."""
+"""A model that estimates the GPU time of a copy from the copy's counts and a GPU's data, such as :mod:`.h200`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GpuModel:
         return max(1, min(self.sm_threads // threads, self.sm_ctas, registers, shared)) * counts.copies_per_cta
 
     def limits(self, counts: CopyCounts) -> dict[str, float]:
-        """Return a dict from each limit, such as ``dram``, to an SM's cycles per copy if only this limit applies."""
+        """Return a dict from each GPU limit (``dram``, ...) to an SM's cycles per copy if only this limit applies."""
         direction, active = "store" if counts.stores else "load", self.active_per_sm(counts)
         path = self.paths.get((counts.data_path, direction), PathModel())
         under_way = max(path.queue_bytes, active * counts.nbytes) / self.crowd_bytes

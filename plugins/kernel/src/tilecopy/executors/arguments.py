@@ -74,7 +74,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """Return the view of an array of NumPy, torch, CuPy, JAX, or a framework with DLPack or a CUDA array interface.
+    """Return the :class:`ArrayView` of an array of any framework with DLPack or a CUDA array interface.
 
     Args:
         where: the kernel and the argument, for messages.
@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read arrays of a class, or None if it is unknown. ``is_complex`` adds ``is_conj()``."""
+    """Return expressions that read a class's arrays, or None if unsupported. ``is_complex`` adds ``is_conj()``."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -239,7 +239,7 @@ def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
 
 
 def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
-    """Return a function that reads an array's facts and address (:func:`reads_of`), or None for an unknown class."""
+    """Return a function that reads an array's properties and address, or None if :func:`reads_of` returns None."""
     reads = reads_of(kind, is_complex=True)
     if reads is None:
         return None
@@ -248,7 +248,7 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return a function that compares torch tensors with ``tensors``, or None if torch.compile has no guards for them.
+    """Return the torch.compile guard that compares tensors with ``tensors``, or None if torch cannot make the guard.
 
     The function compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
@@ -382,7 +382,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """Return an array's host memory, lowest to highest address, as uint8. ``facts`` keeps the memory alive."""
+    """Return an array's host memory as uint8, in address order. ``facts`` keeps the memory alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
@@ -479,7 +479,7 @@ class HostArguments:
     def pack_parameters(
         self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
-        """Return the bytes of each parameter, in the kernel's order. ``addresses`` must have every array.
+        """Return the bytes of each parameter, ordered as in ``kernel.parameters``. ``addresses`` must have all arrays.
 
         Args:
             kernel: the kernel that is launched.

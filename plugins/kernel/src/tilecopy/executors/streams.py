@@ -111,7 +111,7 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """Return a function that returns the ``stream`` entry of a CUDA array interface, or None if the entry is None.
+    """Return a function that gives the stream of a CUDA array interface, or None if the interface has no stream.
 
     Raises ValueError if the entry is not a stream. 0 is not allowed, because it could be either default stream.
     """

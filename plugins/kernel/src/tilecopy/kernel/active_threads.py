@@ -20,7 +20,7 @@ def inside_condition(active: ActiveThreads, condition: Condition) -> ActiveThrea
 
 
 def inside_loop(active: ActiveThreads, text: str, turns: Iterable[Int]) -> ActiveThreads:
-    """Return the threads that are active inside a loop. ``turns``: the integers that determine the iteration count."""
+    """Return the threads that are active inside a loop. The integers ``turns`` determine the iteration count."""
     scope = Scope("cta", active.cta_threads or MAX_CTA_THREADS)
     added = tuple((text, value) for value in turns if differs_within(value, scope))
     return attrs.evolve(active, deciding=active.deciding + added) if added else active
@@ -41,7 +41,7 @@ def operands_of(condition: Condition) -> Iterator[Any]:
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
-    """Yield conditions whose conjunction (logical and) equals a condition."""
+    """Yield conditions whose conjunction (logical and) equals ``condition``."""
     left, right = condition.left, condition.right
     if condition.op == "and":
         yield from conjuncts(left)

@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the conjunction of two lists of alternatives, or ``left`` (the outer conditions) if it is too long."""
+    """Return the conjunction of two lists of alternatives. If it is too long, return ``left``, the outer conditions."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -159,7 +159,7 @@ def atom_facts(values: Sequence[Int]) -> list[Int]:
 
 
 def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
-    """Return a dict from symbols to copies with tighter bounds. The bounds come from facts that contain one symbol."""
+    """Return a dict from symbols to symbols with tighter bounds. The bounds come from facts that contain one symbol."""
     bounds: dict[Symbol, tuple[int | None, int | None]] = {}
     for fact in facts:
         terms = terms_of(fact)
@@ -181,7 +181,7 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Return facts and values with the bounds of :func:`symbol_bounds`. Add the facts of :func:`atom_facts`."""
+    """Tighten the symbols in facts and values by :func:`symbol_bounds`. Add the facts of :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     near_facts = [substitute(fact, bounds) for fact in facts]
@@ -258,7 +258,7 @@ class Bound:
             if self.extent is None:
                 past = "" if upper is None else f": it may be too large by {sub(upper, limit)}"
                 raise LayoutError(
-                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast; else declare a scalar with a smaller upper={at}"
+                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast; to exclude large values, declare a scalar with a smaller upper={at}"
                 )
             known = ""
             if isinstance(self.extent, Expr) and replacements:

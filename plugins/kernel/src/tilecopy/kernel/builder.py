@@ -257,7 +257,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """Declare a buffer in registers. The layout maps elements to threads, and to registers by the axis ``m``."""
+        """Declare a buffer in registers. The layout maps an element to a thread and (axis ``m``) a register."""
         return self._new_buffer("local", name, shape, dtype, layout=layout)
 
     def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:

@@ -51,7 +51,7 @@ class SharedAllocation:
 
 @frozen
 class IndexAssertion:
-    """A frozen record of the bounds of an index that is loaded from memory, for executors that check them.
+    """A frozen record of the bounds of an index that is loaded from memory, for executors that check these bounds.
 
     Attributes:
         line: the line (from 1) of the PTX after which the register has the value.
@@ -232,7 +232,7 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """Return the checks, with numbers as bounds, of indices that the kernel loads from memory.
+        """Return the checks of indices that the kernel loads from memory. The bounds are numbers.
 
         Args:
             numbers: values of sizes and scalars, by name.
@@ -258,7 +258,7 @@ class BuiltKernel:
         return value_of(value, numbers)
 
     def launch_grid(self, grid: Sequence[int] | int | None, numbers: Mapping[str, int] | None = None) -> Dim3:
-        """Return the grid of a launch: ``grid``, else the grid of the build. CTA counts that depend on sizes may be 0.
+        """Return the grid of a launch: ``grid``, or the build's grid if None. Counts that depend on sizes may be 0.
 
         Args:
             grid: the grid of the launch, or None.
@@ -376,7 +376,7 @@ class BuiltKernel:
         executor: str | None = None,
         **named: Any,
     ) -> Callable[..., None]:
-        """Return a function ``launch(addresses, stream=None)`` for arrays like the arguments at other addresses.
+        """Return a function ``launch(addresses, stream=None)`` for arrays of the same layout at other addresses.
 
         This is for libraries that check their arrays themselves. Shapes, strides and dtypes are checked once, now. Each
         launch checks only the alignment of the addresses. Without ``stream=`` a launch uses the

@@ -29,7 +29,7 @@ class ScopedCopies:
     def copy(
         self, dst: Region, src: Region, *, variant: VariantNames = None, outside: Any = None, **options: Any
     ) -> None:
-        """Copy synchronously. A thread may use the elements it copied right after the copy. Other threads must wait for a barrier.
+        """Copy synchronously. A thread may then use the elements that it copied. Other threads must wait for a barrier.
 
         A copy of regions without elements, such as ``A[0:0, :]``, is checked and emits nothing.
 

@@ -55,7 +55,7 @@ class InlineText:
         del self._names, self._scopes, self._labels
 
     def write(self, ptx: PtxBuilder) -> None:
-        """Write the text with operands in its fields. Raise RequestError if it names a dynamic shared buffer."""
+        """Write the text with operands in its fields. Raise RequestError if the text names a dynamic shared buffer."""
         bindings = ptx.bindings
         if self._variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(

@@ -148,7 +148,7 @@ class Parameter(ABC):
         """Read the argument into the binding. Raise LaunchError if the type is wrong. Computed parameters get None."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Raise LaunchError if the bound value does not fit the declaration. The message quotes both."""
+        """Raise LaunchError if the bound value does not fit the declaration. The message has the value and the rule."""
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
@@ -160,7 +160,7 @@ class Parameter(ABC):
 
 @frozen
 class ArrayParameter(Parameter):
-    """A global array that the caller passes. The kernel gets its address.
+    """A global array that the caller passes. The kernel gets the array's address.
 
     Attributes:
         shape: extents; each may be computed from sizes and scalars.
@@ -298,7 +298,7 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 @frozen
 class NumberParameter(Parameter):
-    """An integer from ``lower`` to ``upper`` that is a multiple of ``multiple_of``. Its type is ``b32`` or ``b64``."""
+    """An integer from ``lower`` to ``upper``, a multiple of ``multiple_of``. The PTX type is ``b32`` or ``b64``."""
 
     type: str
     multiple_of: int
@@ -417,7 +417,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with ``sources``: array extents that depend only on this size, else such strides."""
+        """Return the size with ``sources``: the extents of arrays that depend only on this size, or the strides."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -595,7 +595,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter that a recipe computes. Raise RequestError if it uses an unlisted array or scalar."""
+    """Return the parameter of a recipe. Raise RequestError if the recipe uses an unlisted array or scalar."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter

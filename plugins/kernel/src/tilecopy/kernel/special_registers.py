@@ -24,7 +24,7 @@ def only_symbol(value: Int) -> Symbol:
 
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
-    """Return a dict from each block index symbol to the same symbol with bounds that follow from a grid."""
+    """Return a dict from each block index symbol to the same symbol with the bounds of ``grid``."""
     return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 

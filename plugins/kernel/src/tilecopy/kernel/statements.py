@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. ``around`` has facts from enclosing conditions and loops if ``outside`` is set."""
+    """A statement for a tile copy. ``around`` may have facts from the enclosing conditions and loops."""
 
     op: str
     dst: Region

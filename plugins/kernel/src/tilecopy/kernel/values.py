@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the swizzled offset of one element in the buffer, in elements. In registers, it must be constant."""
+    """Return the swizzled element offset of one element in the buffer. In registers, the offset must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
