@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def get_hook_dirs() -> list[str]:
-    """Return the folder of the hooks for PyInstaller."""
+    """Return the folder that contains tilecopy's PyInstaller hook."""
     return [str(Path(__file__).parent)]

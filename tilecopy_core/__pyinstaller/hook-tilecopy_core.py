@@ -1,4 +1,4 @@
-"""A PyInstaller hook. It bundles every installed distribution that has an entry point of tilecopy."""
+"""A PyInstaller hook. It bundles every installed distribution that declares an entry point for tilecopy."""
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy_metadata
 

@@ -1,4 +1,4 @@
-"""The description of a copy: the scope of threads, the target, the request, and the rules for every copy."""
+"""Records that describe a copy (scope, target, request) and a variant, and checks of a copy against a variant."""
 
 from .request import OPS, CopyRequest, Variant, check_request
 from .scope import (

@@ -1,4 +1,4 @@
-"""Checks of a request against a variant's record: op, spaces, target, threads, edges, options. Dispatch runs them before it calls a hook."""
+"""Checks that a variant's record supports a copy request. Dispatch runs these checks before it calls any hook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 
 
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a request's op, memory spaces or target do not fit a variant's record. Return None if they fit."""
+    """Return a message if a variant does not support the request's op, memory spaces or target, else None."""
     if variant.op != request.op:
         return f"it lowers {variant.op}, but the request is a {request.op}"
     if request.spaces not in variant.spaces:
@@ -19,13 +19,13 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
-    """Return, for each value of :attr:`Variant.threads`, why the active threads do not fit, or None if they fit."""
+    """Map each value of :attr:`Variant.threads` to a message if the active threads break that rule, else to None."""
     all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
     return {"all": all_active, "one": _why_not_one(request), "any": None}
 
 
 def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str, str | None]) -> str | None:
-    """Return why a request's threads, bounds or options do not fit a variant's record. Return None if they fit."""
+    """Return a message if a variant does not support the request's threads, bounds or options, else None."""
     if why := threads[variant.threads] or _why_not_edges(variant, request):
         return why
     if not request.options:
@@ -42,7 +42,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return a message about the first missing option, and the names of all. Return None, () if none is missing."""
+    """Return a message and the names of the required options that a request lacks, or ``(None, ())`` if it has all."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
@@ -54,7 +54,7 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Return why a variant's record excludes a request, before any hook is called. Return None if it does not."""
+    """Return a message if a variant's record excludes a request, else None. No hook is called."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, why_not_threads(request))
     return why or options_missing(variant, request)[0]
 
@@ -66,7 +66,7 @@ def _why_not_edges(variant: Variant, request: CopyRequest) -> str | None:
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
     why = f"{region} may reach out of bounds in dimension {dim} of {region.buffer.name} (outside={request.outside})"
-    advice = "declare bounds of scalars or a static grid that keep the region inside, or copy edge tiles with a variant that masks them"
+    advice = "declare scalar bounds or a static grid to keep the region inside, or use a variant that masks elements"
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 

@@ -103,7 +103,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @frozen
 class Accept:
-    """The answer of a variant that can do a copy. ``priority``, if not None, replaces the record's priority.
+    """The answer of a variant that can copy. ``priority``, if given, replaces the priority in the variant's record.
 
     A lower priority leaves the copy to another variant that does it equally well. Raises PluginError if the priority is not an integer.
     """
@@ -129,7 +129,7 @@ Verdict = Accept | Decline
 
 @frozen
 class Option:
-    """A frozen record of one option of a variant. Dispatch rejects values of other types before it calls a hook.
+    """A frozen record of one option of a variant: name, types and default. Dispatch rejects a value of another type.
 
     Raises PluginError where a field is malformed.
 
@@ -164,7 +164,7 @@ class Option:
             raise PluginError(f"Option {self.name}: the default must {rule}, got {short_repr(self.default)}")
 
     def fits(self, value: object) -> bool:
-        """Return whether a value has one of the types. An integer must also fit in 64 bits."""
+        """Return True if a value has one of the option's types. An integer must also fit in 64 bits."""
         if isinstance(value, int) and value.bit_length() > 64:
             return False
         return isinstance(value, self.types) and (not isinstance(value, bool) or bool in self.types)
@@ -172,7 +172,7 @@ class Option:
 
 @frozen
 class Variant:
-    """A frozen record of what a variant does and needs: the attribute ``variant`` of a plugin.
+    """A frozen record of what a variant does and needs. A plugin has this record as its attribute ``variant``.
 
     Before dispatch calls a hook it checks every request against the record: op, spaces, architecture, threads and options.
     A hook need not check them again. Raises PluginError where a field is malformed.
@@ -234,7 +234,7 @@ class Variant:
             )
 
     def why_unusable(self) -> str | None:
-        """Return a message about the first op, space or feature that this version of tilecopy_core does not support, else None."""
+        """Return a message if this tilecopy_core does not support an op, space or feature of the record, else None."""
         spaces = [("the space", "spaces", space, SPACES) for pair in self.spaces for space in pair]
         features = [("the feature", "features", feature, (*FEATURES, *TARGETS)) for feature in self.features]
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
@@ -245,11 +245,11 @@ class Variant:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The names of the targets that have all features of the variant, the oldest first."""
+        """The names of the targets that have every feature that the variant needs, oldest first."""
         return tuple(name for name in TARGETS if self.why_not_on(target_of(name)) is None)
 
     def why_not_on(self, target: Target) -> str | None:
-        """Return a message about the first feature that a target lacks. Return None if the target has all of them."""
+        """Return a message if a target lacks a feature that the variant needs, else None."""
         for feature in self.features:
             if not target.has(feature):
                 lacks = f"has no {feature}" if feature in FEATURES else "is not supported"
@@ -257,7 +257,7 @@ class Variant:
         return None
 
     def option(self, request: CopyRequest, name: str) -> Any:
-        """Return the value of an option in a request, or its default. Raises PluginError for an option that is not declared."""
+        """Return the option's value in a request, or the default. Raises PluginError for an undeclared option."""
         for option in self.options:
             if option.name == name:
                 value = request.options.get(name)
@@ -386,7 +386,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The largest number of 32-bit registers per thread: 255, or fewer if the CTAs of an SM share its 65,536 registers."""
+        """The limit of 32-bit registers per thread: 255, or the thread's share of the SM's 65,536 if smaller."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
@@ -397,7 +397,7 @@ class CopyRequest:
 
     @property
     def fill(self) -> tuple[int, ...] | None:
-        """The repeating 32-bit words that fill elements out of bounds, or None if those elements are not written."""
+        """The 32-bit words, repeated as needed, that fill elements out of bounds, or None without a fill value."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
     @property
@@ -416,7 +416,7 @@ def _shown_region(region: Region) -> str:
 
 
 def check_request(request: CopyRequest, *, bounds: bool = True) -> None:
-    """Raise an error for a request that is invalid for every variant.
+    """Raise an error if a copy request is invalid for every variant.
 
     Raises RequestError for dtypes or extents that differ, and LayoutError where the destination's layout puts two elements
     in one place, or, if ``bounds`` are checked, a region leaves its buffer without ``outside=``.
@@ -434,7 +434,7 @@ def check_request(request: CopyRequest, *, bounds: bool = True) -> None:
 
 
 def valid_copy(request: CopyRequest) -> str | None:
-    """Check that source and destination have equal dtypes and, apart from extents of 1, equal extents."""
+    """Return a message if source and destination differ in dtype or in extents (other than 1), else None."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
@@ -447,7 +447,7 @@ def valid_copy(request: CopyRequest) -> str | None:
 
 
 def why_aliasing(region: Region) -> str | None:
-    """Return why elements of a region may share an address, else None. Symbolic strides are assumed not to overlap."""
+    """Return a message if two elements of a region may share an address, else None. Symbolic strides are ignored."""
     layout = region.sliced_layout() or region.buffer.layout
     if not isinstance(layout, TileLayout):
         return None  # the box of an array whose extents are not known is always a layout
@@ -480,7 +480,7 @@ def why_aliasing(region: Region) -> str | None:
 
 
 def why_not_shared(request: CopyRequest) -> str | None:
-    """Return why the threads of the scope may copy different boxes. Return None if no start and no layout differs."""
+    """Return a message if a region's start or layout may differ between threads of the scope, else None."""
     for region in (request.dst, request.src):
         placed_by = region.buffer.placed_by()
         for what, other, values in (("layout", "other elements", placed_by), ("start", "another box", region.starts)):

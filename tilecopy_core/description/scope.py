@@ -33,11 +33,11 @@ class Scope:
 
     @property
     def tid(self) -> Int:
-        """The thread's index in the scope, a symbol bounded by the scope's size."""
+        """The symbolic index of a thread in the scope, from 0 to ``threads - 1``."""
         return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
-        """Return the index in the scope of the thread with index ``tid`` in its CTA."""
+        """Convert ``tid``, a thread's index in the CTA, to the thread's index in the scope."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
@@ -57,7 +57,7 @@ def warpgroup() -> Scope:
 
 
 def cta(threads: int) -> Scope:
-    """Return the scope of all threads of a CTA. Raises RequestError unless there are 1 to 1024."""
+    """Return the scope of all threads of a CTA. Raises RequestError if ``threads`` is not between 1 and 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
         one = "; give one integer, the total number of threads" if isinstance(threads, (tuple, list)) else ""
@@ -67,7 +67,7 @@ def cta(threads: int) -> Scope:
 
 @lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
-    """Return the thread's index in its CTA, bounded by the CTA's size, or by the limit of 1024 if ``cta_threads`` is None."""
+    """Return the symbolic thread index in a CTA of ``cta_threads`` threads. None means the limit of 1024 threads."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
@@ -125,7 +125,7 @@ def _made_of(atom: Atom) -> tuple[Any, ...]:
 
 @frozen
 class ActiveThreads:
-    """A frozen record of the threads of the CTA that reach a copy.
+    """A frozen record of which threads of a CTA reach a copy.
 
     Attributes:
         cta_threads: threads in the CTA, or None where the copy stands outside a kernel.
@@ -149,19 +149,19 @@ class ActiveThreads:
             )
 
     def why_not_all(self, scope: Scope) -> str | None:
-        """Return why threads of a scope may be inactive, and along which axis. Return None if all are active."""
+        """Return a message if a thread of the scope may be inactive, else None."""
         if scope.kind == "thread":
             return None
         size = _SIZES.get(scope.kind)
         if self.cta_threads is not None:
             if size is not None and self.cta_threads % size:
-                return f"the last {scope.kind} of a CTA of {self.cta_threads} threads has fewer than {size} threads"
+                return f"the CTA must have a multiple of {size} threads for scope {scope.kind}, got {self.cta_threads}"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
                 return f"the scope must have all {self.cta_threads} threads of the CTA, got {scope.threads}"
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:
-        """Return why only some threads of a scope may be active, and along which axis. Otherwise return None."""
+        """Return a message if some threads of the scope may be active and others inactive, else None."""
         size, warps = _SIZES.get(scope.kind), "wid_in_wg" if scope.kind == "warpgroup" else "warpid"
         differing = [(text, value) for text, value in self.deciding if differs_within(value, scope)]
         if self.undecided or differing:
@@ -178,7 +178,7 @@ class ActiveThreads:
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = warps if lanes_whole else "laneid"
         active = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
-        return f"every thread must be active, but an enclosing condition leaves only {active} active (it differs along {axis})"
+        return f"every thread must be active, but an enclosing condition leaves only {active} active (the condition differs along {axis})"
 
     def count(self) -> int | None:
         """Return the number of active threads of the CTA, or None if the number cannot be determined."""

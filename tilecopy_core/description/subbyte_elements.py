@@ -1,4 +1,4 @@
-"""Copies of elements smaller than a byte, rewritten as copies of bytes for variants that address whole bytes."""
+"""Functions that rewrite a copy of sub-byte elements as a copy of bytes, for variants that address whole bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .request import CopyRequest
 
 
 def in_bytes(request: CopyRequest) -> CopyRequest | None:
-    """Return a copy as a request on uint8 elements. Return None if that is impossible or elements are whole bytes.
+    """Rewrite a request on sub-byte elements as a request on uint8. Return None if this is impossible or not needed.
 
     Two neighbours of 4 bits must share a byte in the same dimension on both sides, and boxes must begin and end between bytes.
     """
@@ -25,7 +25,7 @@ def in_bytes(request: CopyRequest) -> CopyRequest | None:
 
 
 def why_not_in_bytes(request: CopyRequest) -> str:
-    """Return why :func:`in_bytes` returns None for elements smaller than a byte, and what to do."""
+    """Return a message that says why :func:`in_bytes` returned None for sub-byte elements, and what to do."""
     try:
         (dst, dst_place, *_), (src, src_place, *_) = _as_bytes(request.dst), _as_bytes(request.src)
     except LayoutError as error:

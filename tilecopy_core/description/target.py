@@ -71,11 +71,11 @@ class Target:
 
     @property
     def shared_limit_bytes(self) -> int:
-        """The largest number of bytes of shared memory that one CTA can opt in to."""
+        """The most shared memory that one CTA can opt in to, in bytes."""
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:
-        """Return True if the target has a feature. Raises TargetError if no feature and no target has the name."""
+        """Return True if the target has a feature. Raises TargetError if ``feature`` is unknown."""
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(

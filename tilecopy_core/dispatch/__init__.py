@@ -1,4 +1,4 @@
-"""Dispatch: choosing a variant for a request, and the reasons why other variants were not chosen."""
+"""Dispatch chooses a variant for a copy request and records why each other variant was not chosen."""
 
 from .plan import Note, Plan, demanded_names, dispatch, plan, tell
 from .reasons import Outcome

@@ -1,4 +1,4 @@
-"""Dispatch: ask the candidate variants, choose the one with the highest priority that accepts, and return a plan."""
+"""Dispatch asks the candidate variants, chooses the accepting variant with the highest priority and returns a plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Note:
-    """A frozen record of a likely mistake in a plan and its remedy, or of an option that the plan ignores.
+    """A frozen record of a note on a plan: a likely mistake and a remedy, or an option that the plan ignores.
 
     The kind is ``instructions`` or ``registers`` (a thread needs too many), ``copies`` (one thread issues too many
     asynchronous copies), or ``option`` (an option is ignored, which is not a mistake). The text is one line for people;
@@ -90,12 +90,12 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """The variant's one-line description of its partition."""
+        """A one-line description of the partition, written by the variant."""
         return self._describe(self.partition, "summary()")
 
     @property
     def edge_summary(self) -> str:
-        """A one-line description of the partition for edge tiles, or "" if the plan has no such partition."""
+        """A one-line description of the edge tiles' partition, or "" if edge tiles have no partition of their own."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 
@@ -112,7 +112,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. ``registry``, by default the process's registry, has the variant.
+        """Write the copy's instructions to ``ptx``. The variant is looked up in ``registry``, by default the process's.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.
@@ -147,7 +147,7 @@ class Plan:
             )
 
     def cuda(self, name: str, registry: Registry | None = None) -> str:
-        """Return the copy as a CUDA C++ function: ``__device__ __forceinline__ void NAME(...)``, for ``cuda_header``.
+        """Return CUDA C++ source of the copy for ``cuda_header``: ``__device__ __forceinline__ void NAME(...) {...}``.
 
         Its arguments are the destination, the source, the symbols in order of first appearance (dots of their names as underscores),
         the options' buffers, tensor maps, and ``tid``, by default ``threadIdx.x``. Global memory is a pointer, shared memory a shared
@@ -162,7 +162,7 @@ class Plan:
         return str(exporter("cuda_function")(self, name, registry))
 
     def explain(self) -> str:
-        """Return at most ten lines: the copy, its variant, partition, cost and completion, and why other variants were not chosen.
+        """Return at most ten lines that explain the plan: variant, partition, cost, completion and variants not chosen.
 
         The package ``tilecopy``, if installed, adds the cost, and a variant that needs less than a quarter of the instructions.
         """
@@ -256,7 +256,7 @@ def plan(
     check_request(request)
     if not src.size:
         raise RequestError(
-            f"{request}: the regions must have elements to plan a copy, got extents {src.extents}; in a KernelBuilder such a copy emits nothing"
+            f"{request}: the regions must have elements to plan a copy, got extents {src.extents}; a KernelBuilder emits nothing for an empty copy"
         )
     registry = _registry(registry)
     copy_plan = dispatch(request, variant, registry)
@@ -297,18 +297,18 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in ``variant=`` in order; () for None. Raises RequestError unless they are different names."""
+    """Return the variant names in ``variant=``, or () for None. Raises RequestError for an invalid or repeated name."""
     names = () if variant is None else (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):
         raise RequestError(
-            f"variant must be the name of a variant, or different names in order such as ('tma', 'ldgsts'), got {short_repr(variant)}"
+            f"variant must be a variant name or a tuple of different names such as ('tma', 'ldgsts'), got {short_repr(variant)}"
         )
     return tuple(names)
 
 
 def tell(plan: Plan, registry: Registry, where: str = "") -> None:
-    """Warn of a plan's likely mistakes, once per kind. Warnings point at ``where``, by default the user's call."""
+    """Warn once per kind of likely mistake in a plan. Warnings point at ``where``, by default the user's call."""
     for note in plan.notes:
         if note.kind != "option":
             registry.advise(note.kind, f"{plan.request}: {note.text}", where)
@@ -327,7 +327,7 @@ def _own_hook() -> Plugin:
 
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
-    """Return the plan: the core's implementation of the hook :func:`.hookspecs.tilecopy_dispatch`."""
+    """Return the plan of a request. This is the core's implementation of :func:`.hookspecs.tilecopy_dispatch`."""
     table = registry.table()
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:

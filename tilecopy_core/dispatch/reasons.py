@@ -23,7 +23,7 @@ OutcomeKind: TypeAlias = Literal[
 
 @frozen
 class Outcome:
-    """A frozen record of why one variant was not chosen. ``reason`` is a string for people.
+    """A frozen record of why one variant was not chosen. ``reason`` is a human-readable string.
 
     Attributes:
         name: the variant's name, with its distribution if another plugin has the same name.
@@ -63,7 +63,7 @@ def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
 def no_variant(
     request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table
 ) -> NoVariantError:
-    """Return the error for a copy that no variant lowers: the reason of each variant, and which packages to install."""
+    """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     none = "no installed variant can lower" if outcomes else "no variant is installed that could lower"
     who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower" if demanded else none

@@ -36,7 +36,7 @@ class LayoutError(TilecopyError, ValueError):
 
 
 class RequestError(TilecopyError, ValueError):
-    """Raised for a copy or an argument that is invalid for every variant."""
+    """Raised for an invalid argument, or for a copy that is invalid for every variant."""
 
 
 class TargetError(TilecopyError, ValueError):
@@ -48,11 +48,11 @@ class PtxError(TilecopyError, ValueError):
 
 
 class PluginError(TilecopyError, RuntimeError):
-    """Raised for a broken plugin that was requested by name, or for two plugins with one name."""
+    """Raised for a broken plugin that was requested by name, or for two plugins with the same name."""
 
 
 class PerformanceWarning(UserWarning):
-    """Warns of a copy that is correct but much slower than it could be. ``plan.explain()`` shows the same note."""
+    """A warning about a copy that is correct but much slower than necessary. ``plan.explain()`` shows it as a note."""
 
 
 class NoVariantError(TilecopyError, LookupError):
@@ -75,7 +75,7 @@ class NoVariantError(TilecopyError, LookupError):
 
 
 class UnknownOptionError(RequestError, NoVariantError):
-    """Raised for an option that no installed variant of the op takes."""
+    """Raised for an option that no installed variant of the requested op takes."""
 
 
 _ALSO_CALLED = {"gmem": "global", "smem": "shared", "registers": "local", "rmem": "local"}
@@ -83,7 +83,7 @@ _ALSO_CALLED = {"gmem": "global", "smem": "shared", "registers": "local", "rmem"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return ``"; did you mean float16?"`` if a known name begins with the given one or is close to it, else an empty string."""
+    """Return a hint such as ``"; did you mean float16?"`` if a known name resembles ``name``, else an empty string."""
     with LOCK:  # no import of the package should wait for it
         from difflib import get_close_matches
 
@@ -116,7 +116,7 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a string without addresses of objects. Addresses differ between processes."""
+    """Return a text without the addresses of Python objects, which differ between processes."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 
@@ -131,7 +131,7 @@ def integer(value: Any) -> int | None:
 
 
 def attribute(value: object, name: str) -> Any:
-    """Return an attribute of any object, or None if it does not exist or reading it raises an error."""
+    """Return an attribute of an object, or None if the attribute does not exist or raises an error when read."""
     try:
         return getattr(value, name, None)
     except Exception:  # an object's own
@@ -139,7 +139,7 @@ def attribute(value: object, name: str) -> Any:
 
 
 class Validator:
-    """A validator of an argument of a public function or of a field of a record.
+    """A validator for a function's argument or a record's field.
 
     Attributes:
         rule: a phrase that completes "must be".
@@ -157,7 +157,7 @@ class Validator:
             return False
 
     def check(self, value: Any, where: str, name: str, error: type[TilecopyError] = RequestError) -> Any:
-        """Return a valid value. An integer of NumPy or another framework is converted to an int.
+        """Check a value and return it. An integer of NumPy or another framework is converted to an int.
 
         Raises:
             error: the value is not valid; the message has ``where``, the name, the rule and the value.
@@ -198,14 +198,14 @@ def one_of(*words: str) -> Validator:
 
 
 def optional(validator: Validator) -> Validator:
-    """Return a validator that accepts None and what ``validator`` accepts."""
+    """Return a validator that accepts None and every value that ``validator`` accepts."""
     return Validator(
         f"{validator.rule}, or None", lambda value: value is None or validator.fits(value), validator.words
     )
 
 
 def tuple_of(validator: Validator) -> Validator:
-    """Return a validator that accepts tuples and lists of valid values."""
+    """Return a validator that accepts tuples and lists whose elements ``validator`` accepts."""
     return Validator(
         f"a tuple in which each element is {validator.rule}",
         lambda value: isinstance(value, (tuple, list)) and all(map(validator.fits, value)),
@@ -220,7 +220,7 @@ ANY_INTEGER = integer_in(-(2**63), 2**63 - 1)
 def checked(
     error: type[TilecopyError] = RequestError, **validators: Validator
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that checks the arguments of a public function with a validator per parameter.
+    """Return a decorator that checks the arguments of a function with one validator per parameter.
 
     The validator of a variadic parameter checks each of its arguments. A value that is not valid raises ``error``.
     """

@@ -37,7 +37,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"==": eq, "!=": ne, "<": lt
 
 @frozen(eq=False, repr=False)
 class Condition:
-    """A frozen record of a comparison, of ``and``, ``or`` or ``not`` of conditions, or of ``elect``.
+    """A frozen record of a condition: a comparison, ``and``, ``or``, ``not``, or ``elect`` (one lane per warp).
 
     It has no truth value while a kernel is described: combine conditions with ``&``, ``|`` and ``~``. Its ``op`` is one
     of ``== != < <= > >=`` on two operands, ``and or not`` on conditions, or ``elect`` on nothing.
@@ -85,7 +85,7 @@ class Condition:
         return f" {self.op} ".join(sides)
 
     def evaluate(self, value_of: Callable[[Any], Any]) -> Any:
-        """Return the value of the condition (a bool or an array) from the values of its operands."""
+        """Return the condition's value, a bool or an array. ``value_of`` returns the value of an operand."""
         if self.op == "not":
             return self.left.evaluate(value_of) ^ True  # of a bool, or an array of them
         if self.op in ("and", "or"):

@@ -34,7 +34,7 @@ Term: TypeAlias = "tuple[Atom, int]"
 
 
 class Atom:
-    """The base class of symbols and operations. A term is a coefficient times an atom. Atoms compare by value.
+    """The base class of atoms (symbols and operations). A term is a coefficient times an atom. Atoms compare by value.
 
     Attributes:
         op: the name of an operation in :data:`OPERATIONS`; "" of a symbol.
@@ -95,7 +95,7 @@ class Symbol(Atom):
 
 
 def key_of(value: Any) -> Any:
-    """Return a key for an integer (or a tuple of integers) that can be compared and used in a dict."""
+    """Return a hashable key for an integer or a tuple of integers. Equal keys mean structurally equal integers."""
     if isinstance(value, Expr):
         return value.const, value.terms
     return tuple(map(key_of, value)) if isinstance(value, tuple) else value
@@ -103,7 +103,7 @@ def key_of(value: Any) -> Any:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Operation(Atom):
-    """An operation on two integers, such as ``//`` by a positive constant. Functions such as :func:`floordiv` simplify it."""
+    """An operation on two integers, such as ``//``. Functions of this module, such as :func:`floordiv`, simplify."""
 
     op: str
     operands: tuple[Any, Any] = attrs.field(eq=key_of)
@@ -171,7 +171,7 @@ class Expr(RunTime):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The smallest and the largest value; see :func:`bounds_of`."""
+        """The lower and the upper bound; see :func:`bounds_of`."""
         known = _as_quotients(self)
         lower, upper = bounds_of(constant_of(known))
         for atom, coefficient in terms_of(known):
@@ -273,7 +273,7 @@ def constant_of(value: Int) -> int:
 
 
 def terms_of(value: Int) -> tuple[Term, ...]:
-    """Return the terms of an integer expression, except the constant term. A plain integer has none."""
+    """Return the terms of an integer expression, except the constant term. A plain integer has no terms."""
     return value.terms if isinstance(value, Expr) else ()
 
 
@@ -337,7 +337,7 @@ def floordiv(left: Int, right: Int) -> Int:
 
 
 def mod(left: Int, right: Int) -> Int:
-    """Return ``left % right`` for a positive constant ``right``, without terms that are multiples of ``right``."""
+    """Return ``left % right`` for a positive constant ``right``. Terms that are multiples of ``right`` are dropped."""
     divisor = _positive(left, "%", right)
     if not isinstance(left, Expr):
         return left % divisor
@@ -443,7 +443,7 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Return the smallest and the largest value of an integer. A bound that cannot be derived is None."""
+    """Return the lower and the upper bound of an integer. A bound that cannot be derived is None."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 
@@ -481,7 +481,7 @@ def _bits_within(atom: Atom) -> int | None:
 
 
 def possible_bits(value: Int) -> int | None:
-    """Return the mask of the bits that can be set in an integer, or None if it can be negative or has no upper bound."""
+    """Return the mask of the bits that an integer can have set, or None if the integer may be negative or unbounded."""
     lower, upper = bounds_of(value)
     if lower is None or upper is None or lower < 0:
         return None
@@ -507,7 +507,7 @@ def symbols_of(value: Int) -> frozenset[Symbol]:
 
 
 def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
-    """Return an expression's value for given values of its symbols. Raises KeyError if a symbol is missing."""
+    """Return an expression's value for given values of the symbols. Raises KeyError for a symbol without a value."""
     if not isinstance(value, Expr):
         return value
     total: Any = value.const
@@ -529,7 +529,7 @@ def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
 
 @frozen
 class Rule:
-    """A frozen record of the properties of an operation on two integers.
+    """A frozen record of how one operation on two integers is computed, bounded and printed.
 
     Attributes:
         text: the format of its Python expression, for the texts of its operands.

@@ -1,4 +1,4 @@
-"""Layouts: maps from each element of a tile to a position in memory, threads or CTAs."""
+"""Layouts map each element of a tile to a position in memory, a thread or a CTA."""
 
 from .axes import AXES, Axis, TCol, TLane, laneid, m
 from .boxes import Iter, Pair, box, fuse, fuse_pairs, leaving, surely_leaves

@@ -1,4 +1,4 @@
-"""Boxes (rectangular parts of a shape): the starts and extents of a region, and the iters of a layout inside a box."""
+"""Boxes, the rectangular parts of a shape: their starts and extents, and a layout's iters inside a box."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Offset = tuple[tuple[Axis, "Int"], ...]
 
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
-    """Return the sum of two offsets."""
+    """Return the sum of two offsets, axis by axis."""
     right = tuple([pair for pair in right if isinstance(pair[1], Expr) or pair[1]])
     if not right:
         return left
@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Return the iters of extent greater than 1. Contiguous neighbours are fused."""
+    """Return the iters without those of extent 1. Contiguous neighbours are fused into one iter."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs of iters of extent greater than 1. Neighbours that are contiguous on every side are fused."""
+    """Return the pairs without those of extent 1. Neighbours are fused if all iters of the pairs are contiguous."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -80,7 +80,7 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Return the starts and extents of a region. The region has one slice or integer (an extent of 1) per dimension.
+    """Return the starts and extents of ``region``, which has one slice or integer (an extent of 1) per dimension.
 
     Extents of the shape may be symbolic. With ``overhang`` the box may reach past the shape, and starts and stops may be
     negative coordinates. Raises :class:`LayoutError` if the rank differs, if an extent of the box is symbolic or negative,
@@ -137,7 +137,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Return the first index and the length of a box if its row-major indices are contiguous, else None."""
+    """Return a box's first flat index and number of elements if its row-major indices are contiguous, else None."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return iters for ``[start, start + extent)`` and the offset of ``start``. Return None if no iters fit."""
+    """Return iters for the range ``[start, start + extent)`` and the offset of ``start``, or None if none exist."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset between the starts of the piece that ends at ``at`` and the next, or None if their layouts differ."""
+        """Return the offset from the piece before ``at`` to the piece after, or None if the pieces' layouts differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

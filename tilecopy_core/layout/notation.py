@@ -1,4 +1,4 @@
-"""The notation of layouts: the objects ``S`` and ``R``."""
+"""The notation for layouts: the objects ``S`` (shard) and ``R`` (replica)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class StridedLayout:
         return self
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
-        """Raise :class:`LayoutError` unless a shape equals the layout's shape."""
+        """Raise :class:`LayoutError` if ``shape`` differs from the layout's shape."""
         if not structural_equal(tuple(shape), self.shape):
             raise LayoutError(f"{what}: the shape must be {self.shape}, the shape of {self}, got {tuple(shape)}")
 
@@ -74,16 +74,16 @@ class StridedLayout:
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """Return the layout of a box of the shape, without checks of the arguments."""
+        """Return the layout of a box inside the shape. The arguments are not checked."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 
     def reorder(self, shape: Sequence[Int], order: Sequence[int]) -> StridedLayout:
-        """Return the layout with the dimensions of its shape in another order."""
+        """Return the layout with its dimensions in the given order."""
         return StridedLayout(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from first to last address along an axis. It is 0 for an empty shape."""
+        """Return the number of elements that the layout spans along an axis, including gaps. An empty shape spans 0."""
         if axis != m:
             return 1
         if any(isinstance(extent, int) and not extent for extent in self.shape):
@@ -94,7 +94,7 @@ class StridedLayout:
         return add(sum(steps), 1)
 
     def span(self, axis: Axis = m) -> int:
-        """Return :meth:`reach` as a plain integer. Raises :class:`LayoutError` if it is symbolic."""
+        """Return :meth:`reach` as a plain integer. Raises :class:`LayoutError` if the value is symbolic."""
         reach = self.reach(axis)
         if isinstance(reach, Expr):
             raise LayoutError(f"the span of {self} must be a constant, got {reach}")

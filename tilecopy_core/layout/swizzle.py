@@ -18,7 +18,9 @@ MODES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 
 @frozen
 class Swizzle:
-    """A permutation of element addresses: ``a -> a ^ (bits [M+S, M+S+B) of a, moved to [M, M+B))``, with ``S >= B``.
+    """A permutation of element addresses that XORs ``swizzle_len`` bits of an address with higher bits of the address.
+
+    The formula is ``a -> a ^ (bits [M+S, M+S+B) of a, moved to [M, M+B))``, with ``S >= B``.
 
     Attributes:
         per_element: M, log2 of the number of elements that stay contiguous (the longest vector).
@@ -61,7 +63,7 @@ class Swizzle:
             isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
         ):
             raise LayoutError(
-                f"an address must be an integer, plain or symbolic, or an array of them, got {short_repr(address)}"
+                f"an address must be a plain or symbolic integer or an array of integers, got {short_repr(address)}"
             )
         if self.swizzle_len == 0:
             return address
@@ -88,7 +90,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
 
 
 class SwizzledTerms:
-    """The variable terms of a swizzled element offset. They are split so that rounds share most of the computation.
+    """The variable terms of a swizzled element offset. Offsets that differ in a constant share most instructions.
 
     The swizzle does not change multiples of its period. A constant that has no bit in common with the variable terms is
     XOR-ed rather than added. The XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``. So rounds whose constants differ only
@@ -106,7 +108,7 @@ class SwizzledTerms:
         self._mixed: dict[int, Int] = {}
 
     def plus(self, const: int) -> Int:
-        """Return the swizzled offset of the sum of the terms and a constant."""
+        """Add a constant to the terms and return the swizzled offset of the sum."""
         low = const % self._period
         if self._bits is None or self._bits & low:
             varying = self._swizzle.apply(add(self._inside, low))

@@ -85,7 +85,9 @@ class TileLayout:
         if not isinstance(other, TileLayout):
             raise LayoutError(f"an offset must be an integer or `integer @ axis`, got {short_repr(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
-            raise LayoutError(f"a layout must have one S[...] and be swizzled last, got {self} and {other}")
+            raise LayoutError(
+                f"a sum of layouts must have one S[...] and no swizzle (apply the swizzle to the sum), got {self} and {other}"
+            )
         return TileLayout.of(self.shard or other.shard, self.replica + other.replica, self._offset + other._offset)
 
     __radd__ = __add__
@@ -100,7 +102,7 @@ class TileLayout:
         return plain if self.swizzle is None else f"SwizzledLayout(swizzle={self.swizzle}, layout={plain})"
 
     def with_iters(self, shard: Iters) -> TileLayout:
-        """Return the layout with other shard iters. Thread axes that only the old iters have get an offset of 0."""
+        """Return the layout with other shard iters. A thread axis that no longer has an iter gets an offset of 0."""
         return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
 
     def _repr_html_(self) -> str:
@@ -136,12 +138,12 @@ class TileLayout:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """All axes of the iters and the offset, sorted by name. If they have no axis, only ``m``."""
+        """The axes of all iters and offsets, sorted by name, or only ``m`` if the layout has neither."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
-        """Return the shape as plain integers. Raises :class:`LayoutError` unless it has as many elements as the layout."""
+        """Return a shape as plain integers. Raises LayoutError if shape and layout differ in size (in elements)."""
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -150,7 +152,7 @@ class TileLayout:
         return shape
 
     def apply(self, *coordinate: Int, shape: Sequence[int] | None = None) -> dict[str, Int]:
-        """Return the position of a coordinate in replica 0, as ``{axis name: element offset}``.
+        """Return the position of a coordinate in replica 0, as ``{axis name: position}``.
 
         The coordinate is one flat index, one index per shard iter, or one per dimension of ``shape``, a shape of this layout's
         size; each may be symbolic. Raises :class:`LayoutError` where their number, the shape or a constant one does not fit.
@@ -184,7 +186,7 @@ class TileLayout:
         return along(self.shard, axis, index, self.offset_on(axis))
 
     def places(self, *coordinate: Int, shape: Sequence[int] | None = None) -> list[dict[str, Int]]:
-        """Return the position of a coordinate in every replica: :meth:`apply` once for each combination of the replica iters."""
+        """Return the positions of a coordinate in all replicas, one dict per replica; see :meth:`apply`."""
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
@@ -196,7 +198,7 @@ class TileLayout:
         return [self._apply_swizzle(place) for place in places]
 
     def reach(self, axis: Axis = m) -> Int:
-        """Return the number of elements from position 0 to the last along an axis, rounded up to whole blocks of the swizzle."""
+        """Return the number of positions along an axis, counted from 0 and rounded up to whole swizzle blocks."""
         start, iters = self.offset_on(axis), self.shard + self.replica
         last = sum([it.stride * (it.extent - 1) for it in iters if it.axis == axis], start)
         block = self.swizzle.block_elems if self.swizzle is not None and axis == m else 1
@@ -212,12 +214,12 @@ class TileLayout:
         return reach
 
     def canonicalize(self) -> TileLayout:
-        """Return the layout without iters of extent 1, and with neighbours ``(e1, s1), (e2, s2)`` on one axis fused if ``s1 == e2 * s2``."""
+        """Return the layout in canonical form: without iters of extent 1, and with contiguous neighbours fused."""
         replica = tuple(it for it in self.replica if it.extent > 1)
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return an equal layout, each iter in one dimension of a shape, and the index of each dimension's first iter.
+        """Return ``(layout, separators)``: an equal layout in which each iter belongs to one dimension of ``shape``.
 
         Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -267,7 +269,7 @@ class TileLayout:
         return self.box(shape, starts, checked_extents(extents, "slice"))
 
     def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """Return the layout of a box as :meth:`slice` does, for starts and extents that may reach past the shape."""
+        """Return the layout of a box, as :meth:`slice` does. Here the box may reach past the shape."""
         try:
             parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
@@ -287,16 +289,16 @@ class TileLayout:
         return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
 
     def permute(self, order: Sequence[int]) -> TileLayout:
-        """Return the layout with its shard iters in another order. Raises LayoutError unless the order is a permutation."""
+        """Return the layout with reordered shard iters. Raises LayoutError if ``order`` is not a permutation."""
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def reorder(self, shape: tuple[int, ...], order: Sequence[int]) -> TileLayout:
-        """Return the layout for the dimensions of a shape in another order. Raises LayoutError if an iter belongs to two dimensions."""
+        """Return the layout with reordered dimensions of ``shape``. Raises LayoutError if an iter spans two of them."""
         owned = self.by_dimension(shape)
         return self.with_iters([it for dim in order for it in owned[dim]])
 
     def tile_to(self, shape: Sequence[int], atom_shape: Sequence[int] | None = None) -> TileLayout:
-        """Return this layout repeated in row-major order over a larger shape. Each copy uses the next span of memory.
+        """Return this layout repeated in row-major order over a larger shape. Each repeat uses the next span of memory.
 
         ``atom_shape`` is this layout's own shape, by default its shard extents. Raises :class:`LayoutError` where the ranks
         differ, or a dimension of the atom does not divide the shape's.
@@ -352,7 +354,7 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
-    """Return extents as plain integers. Raises :class:`LayoutError` unless each is an integer of at least ``least``."""
+    """Return extents as plain integers. Raises LayoutError for an extent below ``least`` or of another type."""
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:
@@ -377,5 +379,5 @@ def checked_order(order: Any, rank: int, what: str) -> tuple[int, ...]:
 
 
 def row_major(shape: Sequence[N]) -> tuple[N, ...]:
-    """Return the strides, in elements, of a row-major array of a shape."""
+    """Return the strides, in elements, of a row-major array with the given shape."""
     return tuple(accumulate(reversed(shape), mul, initial=1))[-2::-1]  # the last one is the size

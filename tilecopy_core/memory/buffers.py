@@ -31,7 +31,7 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Return checked extents: integers of at least 1. Extents in global memory may also be 0 or symbolic."""
+    """Check that extents are integers >= 1 and return them as a tuple. In global memory, 0 and symbols are allowed."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
@@ -48,7 +48,7 @@ def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
 
 
 def check_identifier(name: Any, what: str) -> str:
-    """Return a name that is a valid identifier in PTX. Raises RequestError for any other name."""
+    """Return the name if it is a valid PTX identifier. Raises RequestError for any other name."""
     if not isinstance(name, str) or not _IDENTIFIER.match(name):
         raise RequestError(
             f"{what} must be an identifier (a letter, then at most 127 letters, digits and underscores; not WARP_SZ), "
@@ -72,12 +72,12 @@ class Memory:
 
     @property
     def span_bytes(self) -> int:
-        """The number of bytes that views may use, from the start of the declared buffer. Raises LayoutError if it is symbolic."""
+        """The size of the allocation in bytes, which limits all views. Raises LayoutError if the size is symbolic."""
         return -(-self.layout.span(m) * self.dtype.bits // 8)
 
     @property
     def word_bits(self) -> int:
-        """The width in bits of the registers that hold the elements, if the space is local."""
+        """The width of each register, 32 or 64 bits, if the memory space is local."""
         return 64 if self.dtype.bits == 64 else 32
 
 
@@ -213,7 +213,7 @@ class Buffer:
 
     @property
     def T(self) -> Buffer:
-        """The transpose, ``permute(1, 0)``. Raises LayoutError unless the buffer has two dimensions."""
+        """The transpose, ``permute(1, 0)``. Raises LayoutError if the buffer does not have two dimensions."""
         if len(self.shape) != 2:
             raise LayoutError(f"{self} must have two dimensions for .T, got {len(self.shape)}: use permute(...)")
         return self.permute(1, 0)
@@ -221,7 +221,7 @@ class Buffer:
     def view(
         self, *, shape: Sequence[Int] | Int | None = None, layout: TileLayout | None = None, dtype: Any = None
     ) -> Buffer:
-        """Return a view of the same bytes with another shape, layout or element type. All are optional.
+        """Return a view of the same bytes with another shape, layout or element type. All arguments are optional.
 
         Raises LayoutError if the view leaves the memory, needs more alignment than the memory has, or does not exist.
 
@@ -246,7 +246,7 @@ class Buffer:
         if dtype.bits != bits:
             if divisor_of(start) * bits % dtype.bits:
                 raise LayoutError(
-                    f"its storage offset must be whole {dtype} elements, got {start} {self.dtype} elements"
+                    f"the storage offset must be a whole number of {dtype} elements, got {start} {self.dtype} elements"
                 )
             start = start * bits // dtype.bits
         if layout is not None and not isinstance(layout, TileLayout):
@@ -306,12 +306,12 @@ class Buffer:
 
     @property
     def span_bytes(self) -> int:
-        """The number of bytes that the allocation of this buffer must have."""
+        """The number of bytes that the layout spans, including gaps."""
         return -(-self.span_elems * self.dtype.bits // 8)
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers per thread, if the space is local. Raises LayoutError if the span is symbolic."""
+        """The number of 32-bit registers per thread, if in local memory. Raises LayoutError if the span is symbolic."""
         return -(-self.memory.span_bytes // 4)
 
 
@@ -353,11 +353,11 @@ class Region:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of the elements, without gaps."""
+        """The size of the elements in bytes, without gaps."""
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:
-        """Return the layout of the box, or None if no layout describes it or it has no elements.
+        """Return the layout of the box, or None if the box is empty or no layout can describe the box.
 
         If the box overhangs, coordinates out of bounds have places too, but no elements.
         """
@@ -367,14 +367,14 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return whether a box may begin before a dimension's first element, and whether it may end after the last."""
+        """Return ``(low, high)``: whether the box may exceed the low end and the high end of a dimension."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
         return not begins and (low is None or low < 0), not ends and (room is None or room < 0)
 
     def room(self, dim: int) -> Int:
-        """Return the distance, in elements, from the box's end to a dimension's end: negative if out of bounds."""
+        """Return the distance in elements from the box's end to the dimension's end, negative if out of bounds."""
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:

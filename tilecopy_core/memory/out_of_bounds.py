@@ -1,4 +1,4 @@
-"""The argument ``outside=`` of a copy: how it treats elements out of bounds, by a fill value or by keeping the destination."""
+"""The argument ``outside=``, which makes a copy fill elements out of bounds or leave the destination unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULE = 'outside must be "zero", "keep", or a number (also infinity or NaN) that 
 
 @frozen
 class Outside:
-    """A frozen record of ``outside=``: what replaces source elements out of bounds. Destination elements out of bounds are never written.
+    """A frozen record of ``outside=``, the replacement for source elements out of bounds.
 
     Attributes:
         kind: ``"fill"``, or ``"keep"`` to leave the destination unchanged where the source is out of bounds.
@@ -41,7 +41,7 @@ class Outside:
 
 
 def outside_of(value: Any, dtype: DType) -> Outside | None:
-    """Return an ``outside=`` argument as a record, or None for None. Raises RequestError if it is invalid."""
+    """Convert an ``outside=`` argument to a record. None stays None. Raises RequestError for an invalid value."""
     if value is None or isinstance(value, Outside):
         return value
     if isinstance(value, str):

@@ -21,7 +21,7 @@ ELEMENT_AXES = (m, TCol)
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
-    """Return layout and shape of the same bits for elements of another width.
+    """Return the layout and the shape of the same memory, viewed as elements of another width.
 
     The last contiguous dimension gets more or fewer elements; the others do not change. Raises LayoutError if no
     dimension is contiguous, or if a stride, extent, offset or swizzle chunk is not a multiple of a new element.
@@ -72,7 +72,7 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Convert a number of old elements to a number of new elements. Numbers of threads or lanes do not change."""
+        """Convert a count of elements to elements of the new width. A count of threads or lanes does not change."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
@@ -88,13 +88,13 @@ class _Scale:
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
-                f"a new element must fit into the {swizzle.chunk_elems} elements that {swizzle} keeps contiguous, got one of {self.fewer} old elements"
+                f"a new element must fit into the {swizzle.chunk_elems} old elements that {swizzle} keeps contiguous, got the width of {self.fewer} old elements"
             )
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
 
 def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int, ...]) -> AnyLayout:
-    """Return the layout of the same elements in row-major order for another shape.
+    """Return the layout for another shape that has the same elements in the same row-major order.
 
     Raises LayoutError if the number of elements differs, or if an array with symbolic extents is not row-major.
     """

@@ -1,4 +1,4 @@
-"""Bindings: the registers that hold the addresses, symbols and fragments of a copy's instructions.
+"""Bindings provide the registers with the addresses, symbol values and fragments that a copy's instructions use.
 
 A tilecopy kernel binds buffers to parameters and shared variables, and symbols to special registers and parameters. A copy
 that is written into a function of another language has its own bindings.
@@ -29,19 +29,19 @@ class Recipe(Hashable, Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """The number of bytes of the parameter."""
+        """The size of the parameter in bytes."""
 
     @property
     def align_bytes(self) -> int:
-        """The alignment of the parameter's address."""
+        """The alignment of the parameter's address in bytes."""
 
     def needs_on(self, target: Target) -> Needs:
-        """Return what the parameter requires on a target. Raises TargetError if the target does not support it."""
+        """Return the parameter's requirements on a target. Raises TargetError if the target lacks a feature."""
 
 
 @attrs.define(slots=False, eq=False)
 class Bindings:
-    """The registers of a kernel's parameters, shared variables, symbols and fragments. All are valid in the whole kernel.
+    """The registers of a kernel's parameters, shared variables, symbols and fragments, valid in the whole kernel.
 
     A function of another language has its own methods. The names of registers begin with ``mark``, because a compiler may call its
     registers ``%r0``. In an ``inlined`` text, fragments hold values before the first instruction, which must be kept, and branches
@@ -61,13 +61,13 @@ class Bindings:
     _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a global buffer's 64-bit address, converted once from the kernel parameter."""
+        """Return the register that holds a global buffer's 64-bit address. The kernel parameter is converted once."""
         root, place = emitter.blocks[0], Written(f"[param_{buffer.name}]")
         loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", place)
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a shared buffer's 32-bit address, the address of ``smem_NAME``."""
+        """Return the register that holds a shared buffer's 32-bit address, that of the variable ``smem_NAME``."""
         variable = Written(f"smem_{buffer.name}")
         return pure_once(emitter, emitter.blocks[0], ("variable", buffer.memory), "mov.u32", "b32", variable)
 
@@ -79,10 +79,10 @@ class Bindings:
         if symbol in self.scalars:
             name, type = self.scalars[symbol]
             return pure_once(emitter, root, ("scalar", symbol), f"ld.param.{type}", type, Written(f"[param_{name}]"))
-        raise PtxError(f"the symbol {symbol.name} must be used inside the loop or kernel that it belongs to")
+        raise PtxError(f"the symbol {symbol.name} is valid only inside the loop or kernel that defines it")
 
     def fragment(self, emitter: Emitter, buffer: Buffer) -> list[Register]:
-        """Return the registers that hold a local buffer's span: 64-bit ones for 64-bit elements, else 32-bit ones.
+        """Return the registers of a local buffer. Registers have 64 bits for 64-bit elements, else 32 bits.
 
         They are created at the first use of its memory. A view uses those that it spans.
         """
@@ -92,7 +92,7 @@ class Bindings:
         return self._fragments[memory][: -(-buffer.span_elems * buffer.dtype.bits // word)]
 
     def host_parameter(self, emitter: Emitter, recipe: Recipe) -> Register:
-        """Add a parameter after the caller's parameters, and return its address. Equal recipes share a parameter."""
+        """Return the address of the kernel parameter that ``recipe`` describes. Equal recipes share a parameter."""
         if recipe not in self.host_parameters:
             self.host_parameters[recipe] = f"{recipe.parameter_stem}{len(self.host_parameters)}"
         name, root = f"param_{self.host_parameters[recipe]}", emitter.blocks[0]

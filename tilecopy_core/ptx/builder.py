@@ -55,7 +55,7 @@ class PtxBuilder(IndexEmitter):
         return scope.thread_index(self.tid)
 
     def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
-        """Load 8 to 128 bits, or 256 from global memory on sm_100 and newer. Return ``into``, or new registers.
+        """Load 8 to 128 bits (256 from global memory on sm_100 and newer) into registers, and return the registers.
 
         8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. In threads whose
         predicate is false the registers keep their values or get the access's fill. Raises PtxError for another number of
@@ -86,7 +86,7 @@ class PtxBuilder(IndexEmitter):
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
-        """Return 32-bit registers that hold words, repeated to fill ``bits`` bits. Each distinct word is loaded once."""
+        """Return 32-bit registers, ``bits`` bits in total, filled with repeated words. Equal words share a register."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
@@ -117,7 +117,7 @@ class PtxBuilder(IndexEmitter):
         return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector
 
     def fragment(self, buffer: Buffer) -> list[Register]:
-        """Return the registers that hold a local buffer's span: 64-bit ones for 64-bit elements, else 32-bit ones."""
+        """Return the registers of a local buffer. Registers have 64 bits for 64-bit elements, else 32 bits."""
         return self.bindings.fragment(self, buffer)
 
     def require(self, *, version: Version, why: str) -> None:
@@ -151,7 +151,7 @@ class PtxBuilder(IndexEmitter):
         self._whole.follow(self._start)
 
     def host_parameter(self, recipe: Recipe) -> Register:
-        """Return the generic address of a kernel parameter that each launch computes from the arguments.
+        """Return the generic address of a kernel parameter that the host computes at each launch, such as a tensor map.
 
         Equal recipes share one parameter. Raises TargetError if the target does not support the recipe's swizzle, and RequestError
         if the copy is written into a function that cannot have the parameter.

@@ -33,14 +33,14 @@ class Block:
         self._known: dict[Key, Register] = {}
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """Return the register that is stored under a key, created by ``make`` at the first call."""
+        """Return the register that is stored under a key. The first call creates the register with ``make``."""
         register = self._known.get(key)
         if register is None:
             register = self._known[key] = make(*args, **keywords)
         return register
 
     def settle(self) -> None:
-        """Move the lines of the body to the head, so that values that are computed next come after them."""
+        """Move the body's lines to the head, so that values computed later come after these lines."""
         if self.settled is None:
             self.settled = len(self.head)
         self.head += self.body
@@ -51,12 +51,12 @@ class Block:
         return self._known.get(key)
 
     def follow(self, before: Block) -> None:
-        """Reuse the values of a block that comes before this one."""
+        """Reuse the values of an earlier block, ``before``."""
         self._known = {**before._known, **self._known}
 
 
 class Sunk(Block):
-    """A view of an outer block for an inner block. It reuses values of the outer block, and computes new ones in the inner."""
+    """A view of an outer block that reuses the outer block's values but computes new values in an inner block."""
 
     def __init__(self, outer: Block, inner: Block) -> None:
         self.depth, self.head = outer.depth, inner.head
@@ -107,7 +107,7 @@ class Emitter:
         return self.regs(type, 1)[0]
 
     def regs(self, type: str, count: int) -> list[Register]:
-        """Return new virtual registers of a type in :data:`TYPE_BITS`."""
+        """Return ``count`` new virtual registers of a type in :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:
             raise PtxError(f"register type {short_repr(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
         first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
@@ -133,7 +133,7 @@ class Emitter:
         self._place(Line(opcode, operands, guard, unless, self.statement))
 
     def pure(self, block: Block, opcode: str, type: str, *operands: Operand) -> Register:
-        """Write an instruction without side effects to the head of a block, and return its result, a new register."""
+        """Write an instruction without side effects to the head of a block. Return the new register with the result."""
         result, first = self.regs(type, 1)[0], operands[0]
         needing = f"{opcode} {first}" if isinstance(first, str) and first[0] == "%" else opcode  # %cluster_ctarank
         if needing not in self._allowed:
@@ -220,7 +220,7 @@ class Emitter:
 
 
 def pure_once(emitter: Emitter, block: Block, key: Key, opcode: str, type: str, *operands: Operand) -> Register:
-    """Return the register that a block stores under a key, computed by :meth:`Emitter.pure` at the first call."""
+    """Return the register that a block stores under a key. The first call computes the value in a new register."""
     return block.once(key, emitter.pure, block, opcode, type, *operands)
 
 

@@ -72,7 +72,7 @@ class IndexEmitter(Emitter):
         return block.once(key, self._sum, block, value, bits, None)
 
     def operand(self, value: Int, bits: int = 32) -> Register | int:
-        """Return an integer as an operand: a plain integer as it is, a symbolic one in a register."""
+        """Return an instruction operand: a plain integer unchanged, or the register that holds a symbolic integer."""
         return value if type(value) is int else self.value(value, bits)
 
     def _sum(self, block: Block, value: Int, bits: int, total: Register | None) -> Register:
@@ -146,7 +146,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
-        """Return an integer for an instruction that needs all bits of the value, such as a comparison.
+        """Check that an integer fits in 64 bits, because comparisons need all bits of it. Return the integer.
 
         Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
@@ -163,7 +163,9 @@ class IndexEmitter(Emitter):
         lower, blocks_below = bounds_of(dividend)[0], 0
         if by & (by - 1):  # only powers of two round toward minus infinity by themselves
             if lower is None:
-                raise PtxError(f"{atom}: the divisor must be a power of two, because the dividend has no lower bound")
+                raise PtxError(
+                    f"{atom}: the divisor must be a power of two, because the dividend has no lower bound, got {by}"
+                )
             blocks_below = max(0, -(lower // by))
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by
         bits = 32 if fits(dividend, 32) and by <= 2**31 else 64
@@ -183,7 +185,7 @@ class IndexEmitter(Emitter):
     def address(
         self, buffer: Buffer, offset_elems: Int = 0, swizzle: Swizzle | None = None, *, whole: bool = False
     ) -> Address:
-        """Return the address of an element: a register for the variable part, computed once, and an immediate for the constant part.
+        """Return an element's address: a register for the variable part plus an immediate for the constant part.
 
         The swizzle is applied to ``offset_elems`` from the start of a global or shared buffer. With ``whole``, the register
         without the immediate is an address inside the buffer, as ``mapa`` needs it. Raises PtxError if the buffer has no
@@ -222,7 +224,7 @@ class IndexEmitter(Emitter):
         return Address(space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
-        """Return the :meth:`address` of a region of one element, such as one mbarrier. Raises PtxError for more elements."""
+        """Return the :meth:`address` of a one-element region, such as one mbarrier. Raises PtxError if it is larger."""
         if region.size != 1:
             raise PtxError(f"element: region must have exactly one element, got {short_repr(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)
@@ -293,7 +295,7 @@ class IndexEmitter(Emitter):
     def either(
         self, predicate: Register, first: Callable[[], None], otherwise: Callable[[], None], *, uniform: bool
     ) -> None:
-        """Write a branch: ``first`` for the threads whose predicate is true, ``otherwise`` for the others.
+        """Write a branch: ``first`` for the threads whose predicate is true, ``otherwise`` for the other threads.
 
         Both write through this builder. For the first path the cost is only the branch, because values for the other path
         are computed in its own block. ``uniform`` asserts that all threads of a warp agree.

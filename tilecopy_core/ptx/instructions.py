@@ -1,4 +1,4 @@
-"""The table of instructions: the target and PTX version that each requires, and the rules for its operands.
+"""The table of instructions: the target and PTX version that each instruction requires, and rules for operands.
 
 ``PtxBuilder.instr`` looks up every instruction here, emitted or inline, and so does the emulator. The requirements decide
 the header's ``.version`` and ``.target``, and the rules for operands are the builder's checks. The forms of the opcodes
@@ -64,7 +64,7 @@ class Number:
     one_of: tuple[int, ...] = ()
 
     def why_not(self, value: object, size: int) -> str | None:
-        """Return which rule a value breaks, or None."""
+        """Return a message if an operand's value breaks the rule, else None."""
         if isinstance(value, Register):
             return None
         allowed = self.one_of or range(self.low, self.high + 1, self.multiple_of)
@@ -84,7 +84,7 @@ class Place:
     align_bytes: int
 
     def why_not(self, value: object, size: int) -> str | None:
-        """Return which rule a value breaks, or None."""
+        """Return a message if an operand's value breaks the rule, else None."""
         if not isinstance(value, Address):
             return f"{self.what} must be an address, got {short_repr(value)}"
         if value.space not in self.spaces:
@@ -126,7 +126,7 @@ class Role:
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role of an operand from its notation in the table, such as ``r``, ``[w:shared]`` or ``(w)``.
+        """Parse the table's notation of an operand's role, such as ``r``, ``[w:shared]`` or ``(w)``.
 
         The ``nbytes`` of an address are 1 where the opcode says how many.
         """
@@ -162,15 +162,15 @@ class Instruction:
 
     @property
     def needs(self) -> Needs:
-        """The target and PTX version that the instruction requires on the oldest target that has it."""
+        """The requirements of the instruction on the oldest target that supports the instruction."""
         return self.ways[0]
 
     def needs_on(self, target: Target) -> Needs | None:
-        """Return the target and PTX version that the instruction requires on a target, or None if the target does not have it."""
+        """Return the instruction's requirements on a target, or None if the target lacks the instruction."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, values: Sequence[object]) -> None:
-        """Raise :class:`PtxError` if an operand breaks its rule."""
+        """Check the operands of an instruction. Raises :class:`PtxError` if an operand breaks a rule."""
         pairs = [(spec, value) for spec, value in zip(self.operands, values, strict=False) if spec is not None]
         size = next((v for spec, v in pairs if isinstance(spec, Number) and isinstance(v, int)), 1)
         for spec, value in pairs:
@@ -394,7 +394,7 @@ def _accessed_bytes(parts: Sequence[str]) -> int:
 
 
 def merge(left: Needs, right: Needs) -> Needs:
-    """Return the combined requirements of two instructions, on a target that has both."""
+    """Return the combined requirements of two instructions for a target that supports both instructions."""
     return Needs(
         max(left.arch, right.arch),
         max(left.version, right.version),
@@ -405,7 +405,7 @@ def merge(left: Needs, right: Needs) -> Needs:
 
 @lru_cache(maxsize=1 << 14)
 def needs_on(target: Target, instruction: str) -> Needs:
-    """Return the requirements of an instruction on a target. Raises TargetError if the target does not have it."""
+    """Return an instruction's requirements on a target. Raises TargetError if the target lacks the instruction."""
     table_row = instruction_of(instruction)
     needs = table_row.needs_on(target)
     if needs is None:

@@ -71,12 +71,12 @@ class Line:
 
     @property
     def is_branch(self) -> bool:
-        """True for an instruction that jumps to a label."""
+        """True if the instruction is a branch to a label."""
         return self.name in ("bra", "brx")
 
     @property
     def roles(self) -> list[tuple[Any, Role]]:
-        """The operands with their roles, or [] if the table does not have the opcode."""
+        """The pairs ``(operand, role)``, or [] if the instruction table lacks the opcode."""
         roles = instruction_of(self.opcode).roles
         if self.operands and roles and roles[0].in_parentheses and not str(self.operands[0]).startswith("("):
             roles = roles[1:]
@@ -84,12 +84,12 @@ class Line:
 
     @property
     def names(self) -> list[str]:
-        """The names in the guard and the operands, as :func:`names_in` returns them."""
+        """All names in the guard and the operands; see :func:`names_in`."""
         return [name for operand in (self.guard, *self.operands) for name in names_in(operand)]
 
     @property
     def results(self) -> list[Any]:
-        """The operands that the instruction writes, or all except addresses if the table does not have the opcode."""
+        """The operands that the instruction writes. For an unknown opcode, all operands except addresses."""
         roles = self.roles
         if not roles:
             return [operand for operand in self.operands if not str(operand).startswith("[")]
@@ -183,12 +183,12 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the register names in an operand, or all names in a string. A :class:`Written` has no names."""
+    """Return the register names in an operand, or all identifiers in a string. A :class:`Written` has no names."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 
 def instructions_in(text: str) -> Iterator[tuple[int, Line]]:
-    """Yield the instructions of text with their line numbers, without instructions that span several lines."""
+    """Yield ``(line number, instruction)`` for each instruction in PTX text that does not span several lines."""
     for number, line in enumerate(text.split("\n"), 1):
         yield from ((number, part) for part in parse_lines(line) if isinstance(part, Line))
 

@@ -44,7 +44,7 @@ class Written(str):
 
 @frozen(eq=False)
 class Vector:
-    """A frozen record of an operand of several registers in order.
+    """A frozen record of a vector operand: several registers in order.
 
     ``text`` is the operand in PTX: registers in braces, a single register without. ``bits`` is their total width, or 0 unless
     all have 32 bits or all have 64.
@@ -60,7 +60,7 @@ class Vector:
 
 @lru_cache(maxsize=4096)
 def vector_of(registers: tuple[Register, ...]) -> Vector:
-    """Return registers as one operand, cached between kernels."""
+    """Return a vector operand of the registers. The result is cached for later kernels."""
     widths, names = {register.bits for register in registers}, [register.name for register in registers]
     text = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
     return Vector(registers, text, len(names) * widths.pop() if widths in ({32}, {64}) else 0)
@@ -112,7 +112,7 @@ Operand: TypeAlias = Register | Address | TensorPlace | Vector | int | str
 
 @frozen
 class Access:
-    """A frozen record of a masked access: its address, a predicate, and a fill value for the other threads.
+    """A frozen record of a masked access: address, predicate, and fill value for threads whose predicate is false.
 
     Threads whose predicate is true access memory; None means all threads. In a load, the other threads get the repeated
     32-bit words of ``fill``; if it is None, their registers keep their values.

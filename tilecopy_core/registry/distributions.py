@@ -183,7 +183,7 @@ def canonical(package: str) -> str:
 
 
 def version_order(version: str) -> tuple[Any, ...]:
-    """Return a sort key for versions as in PEP 440, with epochs, pre-releases, post-releases and local versions."""
+    """Return a key that sorts versions as PEP 440 does, including pre-releases and local versions."""
     match = _VERSION.match(version)
     if match is None:
         return (-1, version)
@@ -194,7 +194,7 @@ def version_order(version: str) -> tuple[Any, ...]:
 
 
 def release(version: str, count: int | None = None) -> tuple[int, ...]:
-    """Return the first ``count`` release numbers of a version (by default all) without trailing zeros, so that 0.2 equals 0.2.0."""
+    """Return a version's release numbers, at most ``count``, without trailing zeros: 0.2.0 and 0.2 give ``(0, 2)``."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     numbers = [int(part) for part in match[1].split(".")[:count]] if match else []
     while numbers and numbers[-1] == 0:

@@ -1,4 +1,4 @@
-"""Installed plugins of any kind: discovery of entry points, and import of one plugin.
+"""Functions that discover installed plugins by their entry points and import a plugin.
 
 All entry points, such as those of variants and executors, are loaded by this module. Discovery imports nothing. If a plugin
 cannot be imported, a :class:`~tilecopy_core.PluginError` that names its distribution is raised; other plugins still work.
@@ -69,7 +69,7 @@ class Source:
 
     @property
     def owner(self) -> str:
-        """The distribution and its version, for messages."""
+        """The name and version of the distribution, for messages."""
         return self.package if self.package == THIS_PROCESS else f"{self.package} {self.version}"
 
     @property
@@ -147,7 +147,7 @@ def _of_another(source: Source, made_for: str, group: str) -> Source:
 
 @lru_cache(maxsize=256)
 def core_excluded(requirements: tuple[str, ...], core_version: str = __version__) -> str:
-    """Return a message about the requirement that excludes this tilecopy-core and its remedy. Return "" if none does.
+    """Return a message with a remedy if a requirement excludes this version of tilecopy-core, else "".
 
     Release numbers are compared (PEP 440 without pre-releases). Requirements with a marker are left to the installer.
     """
@@ -196,7 +196,7 @@ def load(source: Source) -> Any:
 
 
 def by_name(group: str) -> dict[str, list[Source]]:
-    """Return the installed plugins of a group that this core can load, by name."""
+    """Return a dict from names to the installed plugins of a group that this tilecopy-core can load."""
     sources: dict[str, list[Source]] = {}
     for source in installed_sources(group):
         if not source.incompatible:
@@ -205,7 +205,7 @@ def by_name(group: str) -> dict[str, list[Source]]:
 
 
 def load_unique(sources: list[Source], make: Callable[[Any], Any] = lambda plugin: plugin) -> Any:
-    """Return the object of the only plugin with a name, converted by ``make``.
+    """Load the only plugin in ``sources`` and return its object, converted by ``make``.
 
     Raises PluginError if several packages have the name, if this core cannot load it, or if loading it or ``make`` fails.
     """
@@ -239,7 +239,7 @@ def fault_of(error: BaseException) -> str:
 
 
 def warn_outside(message: str | Warning, category: type[Warning] = PluginWarning, where: str = "") -> None:
-    """Warn at the first caller outside tilecopy's packages, or at ``where``, a ``file:line`` of the user's program."""
+    """Issue a warning that points at ``where`` (``file:line``), by default at the first caller outside tilecopy."""
     if where:
         file, _, line = where.rpartition(":")
         warnings.warn_explicit(message, category, file, int(line))

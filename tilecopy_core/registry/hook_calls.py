@@ -27,7 +27,7 @@ from .hookspecs import DISPATCH, HOOKS, PROJECT, hookimpl
 
 @frozen(eq=False)
 class Plugin:
-    """A frozen record of a plugin and its status. ``name`` is the name of its entry point.
+    """A frozen record of a plugin and its status. ``name`` is the entry point's name.
 
     Attributes:
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
@@ -59,7 +59,7 @@ class _Hooks:
 
 
 def hook_manager() -> pluggy.PluginManager:
-    """Return a manager with the hook specifications and no plugin."""
+    """Return a pluggy manager with the hook specifications and without plugins."""
     manager = pluggy.PluginManager(PROJECT)
     specs: Any = _Hooks({hook: getattr(hookspecs, hook) for hook in (*HOOKS, DISPATCH)})
     manager.add_hookspecs(specs)
@@ -67,7 +67,7 @@ def hook_manager() -> pluggy.PluginManager:
 
 
 def hooks_of(plugin: Any, manager: pluggy.PluginManager, name: str) -> dict[str, pluggy.HookImpl]:
-    """Return the hook implementations of a plugin object by hook name. The plugin does not stay registered.
+    """Return a dict from hook names to a plugin object's implementations. The plugin does not stay registered.
 
     pluggy's messages call the plugin ``name``. Raises ``pluggy.PluginValidationError`` if a hook or an argument of it does not exist.
     """
@@ -93,7 +93,7 @@ def manager_of(
     report_seconds: Callable[[Plugin, str, float], None],
     report_fault: Callable[[WrapperCall], None],
 ) -> pluggy.PluginManager:
-    """Return a manager that calls the hooks of one plugin and reports wrappers that break the rules.
+    """Return a pluggy manager that calls the hooks of one plugin and reports hook wrappers that break the rules.
 
     Args:
         plugin: the variant, or the core's own dispatch.
@@ -154,7 +154,7 @@ def _guard(
 
 
 class WrapperCall:
-    """One call of a wrapper's hook, run step by step.
+    """One call of a hook wrapper, a generator that is run step by step.
 
     ``fault`` is the predicate of a sentence about the rule that the wrapper broke, or ""; ``cause`` is the exception behind it.
     ``wrote`` is True if the wrapper wrote PTX lines.
@@ -190,7 +190,7 @@ class WrapperCall:
             self.wrote = self.wrote or len(self._lines) != written
 
     def finish(self, answer: Any, error: BaseException | None) -> Any:
-        """Run the wrapper's code after ``yield`` with the wrapped result or exception. Return the wrapper's result."""
+        """Resume the hook wrapper after ``yield`` with the hook's result or exception. Return the wrapper's result."""
         if not self._ended and error is not None:
             self._go_on("throw", error)
         elif not self._ended:

@@ -40,7 +40,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec(firstresult=True)
 def tilecopy_predicate(request: CopyRequest, variant: Variant) -> Verdict:  # type: ignore[empty-body]
-    """Return whether this variant can do this copy, as Accept or Decline.
+    """Return Accept if this variant can do the copy, else Decline with the reason.
 
     Called first, for every installed variant whose record fits the request, in order of priority; should be cheap.
     The request is already known to be valid in itself (equal dtypes and extents, no aliasing destination). ``variant`` is
@@ -75,7 +75,7 @@ def tilecopy_emit(request: CopyRequest, partition: Any, ptx: PtxBuilder, variant
 
 @hookspec(firstresult=True)
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Any) -> Any:
-    """Return the plan of a request. Only the core implements this hook. A plugin without a record may wrap it.
+    """Return the plan of a request. Only the core implements this hook. A plugin without a variant record may wrap it.
 
     The predicates and partitions of the dispatch are called inside it, in the same thread. ``demanded`` are the names that
     ``variant=`` gives, in order, or (); ``registry`` is the :class:`~tilecopy_core.Registry` that is asked. It gives the
@@ -101,7 +101,7 @@ class VariantPlugin(Protocol):
         """Return Accept or Decline for a request; see :func:`tilecopy_predicate`."""
 
     def tilecopy_partition(self, request: CopyRequest) -> Any | Decline:
-        """Return the partition of a request. Return Decline if there is none; see :func:`tilecopy_partition`."""
+        """Return the partition of a request, or Decline with the reason; see :func:`tilecopy_partition`."""
 
     def tilecopy_emit(self, request: CopyRequest, partition: Any, ptx: PtxBuilder) -> None:
         """Write the copy's instructions to ``ptx``; see :func:`tilecopy_emit`."""

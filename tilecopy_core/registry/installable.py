@@ -15,7 +15,7 @@ KNOWN_GROUP = "tilecopy.known.v1"
 
 @frozen
 class KnownVariant:
-    """A frozen record of a variant that can be installed: its distribution, how to install it, and fields of :class:`~tilecopy_core.Variant`."""
+    """A frozen record of a variant that can be installed: distribution, op, memory spaces, edges, install command."""
 
     package: str
     op: str

@@ -56,7 +56,7 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
 
 @cache
 def exporter(name: str) -> Callable[..., Any]:
-    """Return the export or explain function whose entry point has a name such as ``"cuda_function"``.
+    """Load and return the function of an entry point such as ``"cuda_function"`` in :data:`EXPORTS_GROUP`.
 
     Raises PluginError if no package provides it (the message says what to install), or if its package fails to load.
     """

@@ -36,7 +36,7 @@ _CURRENT: ContextVar[Mapping[str, Priority]] = ContextVar("_CURRENT", default=Ma
 
 
 def current_priorities() -> Mapping[str, Priority]:
-    """Return the priorities that :func:`priorities` sets in this context, by variant name."""
+    """Return a dict from variant names to the priorities that the enclosing :func:`priorities` blocks set."""
     return _CURRENT.get()
 
 
@@ -64,7 +64,7 @@ def _within(values: Mapping[str, Priority]) -> Iterator[None]:
 
 
 def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
-    """Return checked priorities by variant. Raises RequestError unless names are mapped to integers."""
+    """Convert a mapping of variant names to integers into priorities. Raises RequestError for any other value."""
     if not isinstance(values, Mapping):
         raise RequestError(
             f"{origin} must be a mapping of variants to integers such as {{'tma': 40}}, got {short_repr(values)}"
@@ -81,7 +81,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
 
 
 def parsed_priorities(text: str) -> dict[str, Priority]:
-    """Return the priorities in a value of :data:`VARIABLE`. Raises PluginError unless it is ``name=40,...``."""
+    """Parse priorities such as ``tma=40,bulk=10`` from ``TILECOPY_PRIORITY``. Raises PluginError for malformed text."""
     values = dict[str, Priority]()
     for item in filter(None, map(str.strip, text.split(","))):
         name, _, digits = (part.strip() for part in item.partition("="))

@@ -45,7 +45,7 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 @frozen(eq=False)
 class Table:
-    """A frozen record of all plugins with their statuses, for one state of the environment variables.
+    """A frozen record of all plugins with their statuses, for one set of environment variables.
 
     ``wrappers`` are the plugins that wrap a hook, by hook, the outermost first. ``managers`` call the hooks of a plugin and are
     made at the first call. ``sifted`` caches which records fit requests of one kind. ``ignorable`` has op and name of the options
@@ -107,7 +107,7 @@ class Registry:
         return self._environ.get("TILECOPY_STRICT", "") not in ("", "0")
 
     def plugins(self) -> list[Plugin]:
-        """Return all plugins, sorted by effective priority (highest first) and name. Plugins not ready come last.
+        """Return all plugins by descending effective priority, then by name. Plugins that are not ready come last.
 
         Raises PluginError if an environment variable names a variant that is not installed, or if ``TILECOPY_STRICT`` is
         set and a plugin is broken or two have one name.
@@ -117,7 +117,7 @@ class Registry:
         return sorted(plugins, key=lambda p: (p.variant is None, -values[p.name] if p.variant else 0, p.name))
 
     def priority_of(self, plugin: Plugin, answered: int | None = None) -> Priority:
-        """Return the effective priority of a variant, and what set it.
+        """Return the effective priority of a variant and the origin of the priority.
 
         The user's priority comes first: of :func:`priorities`, of this registry, of ``TILECOPY_PRIORITY``. Next is ``answered``,
         the priority that its predicate returned, and last that of its record.
@@ -135,7 +135,7 @@ class Registry:
         return Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
-        """Return the table of plugins, built once for each state of the environment. Raises the errors of :meth:`plugins`."""
+        """Return the table of plugins, built once per state of the environment. Raises errors like :meth:`plugins`."""
         table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
@@ -237,7 +237,7 @@ class Registry:
             self._warned.add(key)  # not where a filter makes an error of it: every copy that is affected raises it
 
     def refresh(self) -> bool:
-        """Discover plugins again, for example after ``pip install`` in a notebook, and return whether one was added.
+        """Discover plugins again, for example after ``pip install`` in a notebook. Return True if a plugin was added.
 
         If this process has already seen another version of a plugin's package, it must be restarted to use the plugin.
         """
@@ -278,7 +278,7 @@ class Registry:
             self._table = None
 
     def unregister(self, name: str) -> None:
-        """Remove the plugin with a name, registered or installed. Raises PluginError if no plugin has the name."""
+        """Remove the registered or installed plugin with a name. Raises PluginError if no plugin has the name."""
         with LOCK:
             if isinstance(name, str) and name in self._registered:
                 self._loaded.pop(self._registered.pop(name), None)
@@ -290,7 +290,7 @@ class Registry:
             self._table = None
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
-        """Call one hook of one variant, with the wrappers around it, and return its result.
+        """Call a hook of a variant, inside the hook's wrappers, and return the result.
 
         An exception of the variant's hook is raised even if a wrapper catches it. A wrapper that raises, or returns a result
         that is not allowed, is set aside, and the variant's own result is used; if the wrapper wrote instructions, or
@@ -387,6 +387,6 @@ _of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
-    """Return the registry of this process, created at the first call. It is tilecopy's only global state."""
+    """Return this process's registry, which the first call creates. The registry is tilecopy's only global state."""
     with LOCK:
         return _of_this_process()
