@@ -54,7 +54,7 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
-@click.option("--variant", help="Variant to use. The command fails if the variant declines. Default: by priority.")
+@click.option("--variant", help="Variant that must do the copy. Default: the first that accepts, by priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
@@ -113,7 +113,7 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="List only variants for copy or copy_async. Default: both."),
+    click.option("--op", type=Choice("op", OPS), help="List only variants of this operation. Default: both."),
     click.option(
         "--target",
         "targets",
@@ -121,7 +121,7 @@ def plan_command(**copy: Any) -> Result:
         multiple=True,
         default=("sm_90a",),
         show_default=True,
-        help="Architecture to lower for. Repeat the option to compare several.",
+        help="Architecture to lower for. Repeat the option to compare architectures.",
     ),
 )
 def compare_command(**copy: Any) -> Result:
@@ -164,9 +164,9 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
     )
 
 
-@tilecopy.command(short_help="List the installed variants, and what is wrong with broken ones.")
+@tilecopy.command(short_help="List the installed variants, and the reason why a variant is unusable.")
 def variants() -> Result:
-    """List the installed variants, the unusable variants (with the reason), and the variants that you can install."""
+    """List installed variants, unusable variants with the reason, and variants that you can install."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():

@@ -1,4 +1,4 @@
-"""Options shared by the commands that take one copy, and the JSON form of a plan."""
+"""Command-line options that describe one copy, and the JSON form of a plan."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return the record of a variant. Return None if no name is passed or the variant is not installed."""
+    """Return the record of the variant with this name, or None if the name is None or not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -77,17 +77,17 @@ _HOW = (
         help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
-    click.option("--variant", help="Variant to use. The command fails if the variant declines. Default: by priority."),
+    click.option("--variant", help="Variant that must do the copy. Default: the first that accepts, by priority."),
 )
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """Decorate a command that takes one copy. The command receives the copy's options as arguments of :func:`plan`."""
+    """Add the options of a copy to a command. The command receives the option values as arguments of :func:`plan`."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds options to a command: ``more``, and options for a copy's regions, scope and ``outside=``."""
+    """Return a decorator that adds ``more`` and the options for a copy's regions, scope and fill value to a command."""
     return lambda command: _in_words(command, more)
 
 
@@ -118,7 +118,7 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         click.option(
             "--outside",
             type=Fill(),
-            help="Allow regions to exceed their arrays. Elements outside get this value, or stay unchanged (keep).",
+            help="Let regions exceed their arrays. Elements from outside get this value, or are not copied (keep).",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

@@ -20,7 +20,7 @@ from .packages import problems
 
 @attrs.frozen
 class DoctorCheck:
-    """A frozen record of one line of ``tilecopy doctor``.
+    """A frozen record of one line that ``tilecopy doctor`` prints.
 
     Attributes:
         what: its kind and name.
@@ -84,7 +84,7 @@ def _compute_cache() -> DoctorCheck:
         return DoctorCheck(what, "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     cache = ComputeCache.of_environment()
     if cache.disabled:
-        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set, so each process compiles its kernels")
+        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set, so each process compiles its kernels again")
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
     return DoctorCheck(what, "unusable" if cache.problem else "found", detail)
 

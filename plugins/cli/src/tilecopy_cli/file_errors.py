@@ -12,6 +12,6 @@ class FileError(TilecopyError):
 
 
 def printable_name(name: object) -> str:
-    """Return a file's name for a message. The name is quoted if it begins or ends with a blank or has a character that is not printable."""
+    """Return a file's name for a message. A name with unprintable characters or blanks at either end is quoted."""
     text = str(name) if isinstance(name, (str, PurePath)) else short_repr(name)
     return text if text.isprintable() and text.strip() == text != "" else ascii(text)

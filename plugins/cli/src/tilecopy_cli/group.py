@@ -70,7 +70,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand with the name ``args[0]``. An unknown name is a usage error that suggests the nearest one."""
+        """Return the subcommand named ``args[0]``. For an unknown name, raise a usage error that suggests a name."""
         name = ctx.meta["tilecopy.asked"] = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
         if not known and name not in (names := self.list_commands(ctx)):
@@ -93,7 +93,7 @@ class TilecopyGroup(SuggestingGroup):
         return [*super().list_commands(ctx), *sorted(set(by_name(COMMANDS_GROUP)) - set(self.commands))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subcommand. If it fails to load, raise an error if the user named it, else warn and return None."""
+        """Load a subcommand. On failure, raise an error if the user named the subcommand, else warn and return None."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         sources = by_name(COMMANDS_GROUP).get(cmd_name)
@@ -127,7 +127,7 @@ class TilecopyGroup(SuggestingGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command and exit with 0 (done), 1 (failed) or 2 (invalid input), or end by the signal that stopped it."""
+        """Run the command. Exit with 0 (done), 1 (failed) or 2 (invalid input), or by a signal that the command got."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:

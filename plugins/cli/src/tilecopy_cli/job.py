@@ -68,14 +68,14 @@ class TransferReport:
 
 @attrs.frozen(eq=False)
 class RunReport(TransferReport):
-    """A frozen record of a finished ``tilecopy run``. ``order`` is ``C`` or ``F``. ``tiled`` is None if the array is empty."""
+    """The report of ``tilecopy run``. ``order`` is the memory order, C or F. ``tiled`` is None for an empty array."""
 
     order: str
     tiled: TiledCopy | None
 
 
 def as_rows(array: Any) -> Any:
-    """Return a 2-D view of unsigned words on the memory of a C- or Fortran-contiguous array.
+    """Return the memory of a C- or Fortran-contiguous array as a 2-D view of unsigned integers.
 
     The axes are in memory order; all but the last are merged into rows. A vector is one row.
     """
@@ -111,7 +111,7 @@ def shared_layout(job: Job, tile: tuple[int, int], dtype: str) -> Layout:
 
 
 def tiled_copy(job: Job, shape: tuple[int, int], dtype: str, target: Target) -> TiledCopy:
-    """Return the kernel that copies a 2-D array that is not empty, one CTA per tile."""
+    """Return the kernel that copies a non-empty 2-D array, one tile per CTA."""
     tile = tile_of(job, shape)
     across, down = (-(-extent // step) for extent, step in zip(reversed(shape), reversed(tile), strict=True))
     elements = tile[0] * tile[1]

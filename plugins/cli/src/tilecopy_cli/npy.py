@@ -68,7 +68,7 @@ class NpyFile:
 
     @property
     def left_out(self) -> str:
-        """The part of the report that says how many bytes after the array were not copied, or "" if there are none."""
+        """The report's text about uncopied bytes after the array, or "" if the file ends with the array."""
         return f"; the {self.rest_bytes} bytes after the array were not copied" if self.rest_bytes else ""
 
     def check_unchanged(self) -> None:
@@ -90,7 +90,7 @@ def file_signature(status: os.stat_result) -> tuple[int, ...]:
 
 @checked(FileError, path=PATH, mapped=FLAG)
 def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
-    """Read a .npy file of plain elements, of any version, order and byte order.
+    """Read a .npy file without Python objects, in any format version, memory order and byte order.
 
     Args:
         path: of the file.
@@ -184,5 +184,5 @@ def _read(file: BinaryIO, path: str | Path, size_bytes: int, name: str, mapped: 
 
 
 def bytes_of(array: Any) -> Any:
-    """Return a flat view of bytes on the memory of a C- or Fortran-contiguous array."""
+    """Return the memory of a C- or Fortran-contiguous array as a flat view of bytes."""
     return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)

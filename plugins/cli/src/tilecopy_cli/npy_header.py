@@ -1,4 +1,4 @@
-"""A reader and a writer of the headers of .npy files. They also accept dtypes of the package ml_dtypes, although NumPy itself does not know those dtypes."""
+"""A reader and a writer of the headers of .npy files. Both also accept dtypes of the package ml_dtypes."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Header:
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """Read the header of a file and return it. The file is then positioned at the first element."""
+    """Read and return a file's header. Afterwards the file is positioned at the first element."""
     magic = file.read(np.lib.format.MAGIC_LEN)
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         raise FileError(
             f"{name}: must be a .npy file, got an archive such as .npz: unzip it and pass a .npy file from it"
         )
     if magic[:-2] != np.lib.format.MAGIC_PREFIX or len(magic) < np.lib.format.MAGIC_LEN:
-        raise FileError(f"{name}: {UNREADABLE}: it must begin with {np.lib.format.MAGIC_PREFIX!r}, got {magic[:-2]!r}")
+        raise FileError(f"{name}: {UNREADABLE}: must begin with {np.lib.format.MAGIC_PREFIX!r}, got {magic[:-2]!r}")
     version = magic[-2], magic[-1]
     if version not in _VERSIONS:
-        raise FileError(f"{name}: {UNREADABLE}: its version must be 1.0, 2.0 or 3.0, got {version[0]}.{version[1]}")
+        raise FileError(f"{name}: {UNREADABLE}: the version must be 1.0, 2.0 or 3.0, got {version[0]}.{version[1]}")
     length_bytes, encoding = _VERSIONS[version]
     length = int.from_bytes(file.read(length_bytes), "little")
     if length > _MAX_BYTES:
@@ -67,14 +67,14 @@ def read_header(file: BinaryIO, name: str) -> Header:
         text = raw.decode(encoding).strip()
         fields = ast.literal_eval(_SCALAR.sub(r"\1", text))
     except Exception:  # Python's parser raises anything
-        raise _invalid(name, "header must be a Python literal", raw.decode("latin1").strip()) from None
+        raise _invalid(name, f"the header must be a dict, got {short_repr(raw.decode('latin1').strip())}") from None
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-        raise _invalid(name, "header must have the keys descr, fortran_order and shape", fields)
+        raise _invalid(name, f"the header must have the keys descr, fortran_order and shape, got {short_repr(fields)}")
     shape, fortran_order, descr = fields["shape"], fields["fortran_order"], fields["descr"]
     if not isinstance(shape, tuple) or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise _invalid(name, "shape must be a tuple of non-negative integers", shape)
+        raise _invalid(name, f"the shape must be a tuple of non-negative integers, got {short_repr(shape)}")
     if not isinstance(fortran_order, bool):
-        raise _invalid(name, "fortran_order must be True or False", fortran_order)
+        raise _invalid(name, f"fortran_order must be True or False, got {short_repr(fortran_order)}")
     for readable in (descr, _as_bytes(descr)):
         with suppress(Exception):  # NumPy's dtypes raise anything
             return Header(descr, np.lib.format.descr_to_dtype(readable), fortran_order, shape)
@@ -83,8 +83,8 @@ def read_header(file: BinaryIO, name: str) -> Header:
     )
 
 
-def _invalid(name: str, rule: str, value: object) -> FileError:
-    return FileError(f"{name}: {UNREADABLE}: its {rule}, got {short_repr(value)}")
+def _invalid(name: str, why: str) -> FileError:
+    return FileError(f"{name}: {UNREADABLE}: {why}")
 
 
 def _as_bytes(descr: Any) -> Any:
@@ -99,7 +99,7 @@ def _as_bytes(descr: Any) -> Any:
 
 
 def header_of(descr: Any, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a C-contiguous array, in the lowest version of the format that can express it."""
+    """Return the .npy header of a C-contiguous array, in the lowest format version that can express the header."""
     fields = {"descr": descr, "fortran_order": False, "shape": shape}
     for write in (np.lib.format.write_array_header_1_0, np.lib.format.write_array_header_2_0):
         written = io.BytesIO()

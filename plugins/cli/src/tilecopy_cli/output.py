@@ -1,4 +1,4 @@
-"""The output file of a job: it is checked before the work starts, and replaced in one step when the result is complete."""
+"""The output file of a job. The file is checked before the job starts, and replaced in one step at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .file_errors import FileError, printable_name
 @contextmanager
 @checked(FileError, path=PATH)
 def output_file(path: str | Path) -> Iterator[Callable[[Iterable[Any]], None]]:
-    """Check that a file can be written. Yield the function that writes it (:func:`tilecopy.atomic_files.write_files`).
+    """Check that a file can be written. Yield a function that writes it (:func:`tilecopy.atomic_files.write_files`).
 
     Raises:
         FileError: the path is ``-``, it cannot be written, or writing fails (the file is then unchanged).

@@ -1,4 +1,4 @@
-"""Problems of installed packages that extend tilecopy: old copies, unknown groups, unmet requirements, repeated names."""
+"""Problems of packages that extend tilecopy, such as unknown entry-point groups and unmet requirements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READERS = {
 
 
 def problems() -> dict[str, list[str]]:
-    """Return a dict from the name of each package that declares entry points of tilecopy to a list of its problems."""
+    """Return the problems of each package that declares tilecopy entry points, as lists of messages by package name."""
     installed = distributions(declaring="tilecopy")
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:
@@ -54,7 +54,7 @@ def _points(package: Installed) -> list[tuple[str, str]]:
 def _copies(package: Installed) -> Iterator[str]:
     if package.other_versions:
         others = ", ".join(package.other_versions)
-        yield f"{Path(package.location).parent} also has version {others} from an earlier installation: delete it"
+        yield f"{Path(package.location).parent} also has version {others}, installed earlier: delete that version"
     for location in package.shadowed:
         yield f"{location} is not used, because {Path(package.location).parent} comes first on sys.path"
 
@@ -66,7 +66,7 @@ def _unknown_groups(package: Installed) -> Iterator[str]:
         yield "entry_points.txt must be UTF-8, so that tilecopy can read its groups: save it as UTF-8"
         return
     if text.startswith("\ufeff"):
-        yield "entry_points.txt must not start with a byte order mark, because its first group is then ignored: save it without one"
+        yield "entry_points.txt must not start with a byte order mark, because the first group is then ignored: save the file without the mark"
     for group in dict.fromkeys(re.findall(r"^\ufeff?\[\s*(tilecopy[^\]]*?)\s*\]", text, re.MULTILINE | re.IGNORECASE)):
         if group not in READERS:
             yield f"no package reads the entry-point group {group!r}{did_you_mean(group, READERS)}"
@@ -78,14 +78,14 @@ def _unmet(package: Installed) -> Iterator[str]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            yield f"its requirement must be valid under PEP 508, got {text!r}"
+            yield f"each requirement must be valid under PEP 508, got {text!r}"
             continue
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         try:
             have = version(requirement.name)
         except PackageNotFoundError:
-            yield f"it requires {requirement}, but no version is installed: pip install '{requirement}'"
+            yield f"the package requires {requirement}, but no version is installed: pip install '{requirement}'"
             continue
         if not requirement.specifier.contains(have, prereleases=True):
-            yield f"it requires {requirement}, got {requirement.name} {have}: pip install '{requirement}'"
+            yield f"the package requires {requirement}, got {requirement.name} {have}: pip install '{requirement}'"

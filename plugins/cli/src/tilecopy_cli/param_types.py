@@ -20,7 +20,7 @@ _MOST_DIGITS = 200
 
 
 class Choice(click.ParamType):  # type: ignore[type-arg]
-    """A choice from a list of names. A name may have aliases."""
+    """An option type: one of a list of names. A name may have aliases."""
 
     def __init__(self, what: str, names: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
         self.name = what
@@ -28,7 +28,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         self.aliases = aliases or {}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name. For an unknown name, fail with a message that lists all names and suggests the nearest."""
+        """Return the name. For an unknown name, fail with a message that lists all names and suggests one."""
         value = self.aliases.get(value, value)
         if value in self.names:
             return str(value)
@@ -36,12 +36,12 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         return self.fail(f"must be one of {', '.join(self.names)}, got {value!r}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return the names for the help text if there are fewer than six. Otherwise return None, so that click shows the type."""
+        """Return the names for the help text if there are fewer than six, else None: click then shows the type."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 
 class Tile(click.ParamType):  # type: ignore[type-arg]
-    """The shape of a tile, written as ``ROWSxCOLUMNS``."""
+    """An option type: the shape of a tile, written as ``ROWSxCOLUMNS``."""
 
     name = "rowsxcolumns"
 
@@ -57,7 +57,7 @@ class Tile(click.ParamType):  # type: ignore[type-arg]
 
 
 class Fill(click.ParamType):  # type: ignore[type-arg]
-    """A value of ``outside=``: ``zero``, ``keep`` or a number."""
+    """An option type: a value of ``outside=``, which is ``zero``, ``keep`` or a number."""
 
     name = "zero|keep|number"
 
@@ -79,7 +79,7 @@ class Fill(click.ParamType):  # type: ignore[type-arg]
 
 
 class FilePath(click.ParamType):  # type: ignore[type-arg]
-    """A file name."""
+    """An option type: a file name."""
 
     name = "file"
 

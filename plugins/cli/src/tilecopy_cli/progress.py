@@ -1,4 +1,4 @@
-"""A progress bar on standard error, shown only if that is a terminal."""
+"""A progress bar on standard error, shown only if standard error is a terminal."""
 
 from __future__ import annotations
 

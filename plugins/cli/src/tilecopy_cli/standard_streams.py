@@ -17,7 +17,7 @@ from .file_errors import FileError
 
 
 class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch it
-    """Raised when a signal stops the program, so that open files are closed before it ends."""
+    """Raised when a signal stops the program, so that open files are closed before the program ends."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -25,7 +25,7 @@ class Stopped(KeyboardInterrupt):  # handlers of errors in plugins do not catch 
 
 
 def open_standard_streams() -> None:
-    """Open the null device for each closed standard stream; otherwise the next opened file would get its file descriptor."""
+    """Open the null device for each closed standard stream, so that no other file gets the stream's file descriptor."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -79,7 +79,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """Redirect standard output to standard error, for plugins and the programs and libraries that they call."""
+    """Redirect standard output to standard error while plugins run, including programs that the plugins start."""
     kept = None
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout.flush()
@@ -112,7 +112,7 @@ def say(text: str) -> None:
 
 
 def flush_output(stream: TextIO | None) -> bool:
-    """Flush a stream, and return True on success. On failure drop its buffer, so that Python prints no error at exit."""
+    """Flush a stream. Return True on success. On failure drop its buffer, so that Python prints no error at exit."""
     if stream is None:
         return True
     try:

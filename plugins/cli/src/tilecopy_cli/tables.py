@@ -1,4 +1,4 @@
-"""Plain text of the commands, wrapped to the width of the terminal: tables, lines and the report of `tilecopy run`."""
+"""Functions that format the text output of commands, wrapped to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_COLUMN = 20
 
 
 def table(rows: Iterable[Sequence[object]], columns: Sequence[str] = (), *, indent: int = 0) -> str:
-    """Return rows in aligned columns, the last column wrapped. If this column would be too narrow, each row becomes a paragraph."""
+    """Return rows as text in aligned columns. If the last column would be too narrow, each row becomes a paragraph."""
     lines = [[str(cell) for cell in row] for row in ([columns, *rows] if columns else rows)]
     if not lines:
         return ""
@@ -46,7 +46,7 @@ def run_text(outcome: RunReport, destination: object) -> str:
 
 
 def transfer_text(report: TransferReport, destination: object, *more: str) -> str:
-    """Return a report as a string: time and throughput, the lines ``more``, verification and the name of the output."""
+    """Return a report as text: time and throughput, the lines ``more``, the verification and the output file's name."""
     how = f"median of {report.runs} runs, timed by CUDA events" if report.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * report.bytes} bytes (read + written) in {report.seconds * 1e3:.3f} ms on {report.executor} "

@@ -1,4 +1,4 @@
-"""The picture "moves": the thread and instruction that move each vector, and its location in source and destination."""
+"""The picture "moves": the thread and instruction that move each vector, and the vector's source and destination."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZES = tuple(zip((LINE_BYTES, LINE_BYTES // 2, LINE_BYTES // 4), grids.FOLDS, 
 
 
 def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield figures of the whole copy, then figures with zooms. Raise TooLargeError after the last figure."""
+    """Yield figures of the whole copy, then zoomed figures. If the caller rejects all of them, raise TooLargeError."""
     if trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'moves' needs a copy whose bytes are moved by threads, but variant {trace.variant} uses a copy engine: use kind 'bulk'"
@@ -31,7 +31,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     request = trace.request
     if not trace.steps:
         raise tc.RequestError(
-            f"draw: {trace} must move at least one element, but its box is out of bounds at the minimum of each run-time integer: use another box"
+            f"draw: {trace} must move at least one element, got a box that is out of bounds when run-time integers have their minimum values: use another box"
         )
     touched_by_both = np.concatenate([side.accesses for side in trace.sides])
     masks = np.split(selection.mask(touched_by_both), [len(trace.source.accesses)])
@@ -41,7 +41,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         chosen.append(attrs.evolve(side, accesses=touched[grids.within(side, touched, selection)]))
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.accesses) for side in memories):
-        raise tc.RequestError("draw: select: no access matches every part of the selection")
+        raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
     title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
     subtitle, notes = _subtitle(trace), [grids.instructions_text(trace), *grids.notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"

@@ -28,8 +28,8 @@ def shared_side(trace: CopyTrace) -> CopySide:
         if side.space == "shared" and side.by_threads:
             return side
     raise tc.RequestError(
-        f"draw: kind 'banks' needs threads that load or store shared memory, but variant {trace.variant} has none: the "
-        "bank behavior of bulk copies is undocumented"
+        f"draw: kind 'banks' needs threads that load or store shared memory, but variant {trace.variant} has no "
+        "such threads: omit kind"
     )
 
 
@@ -65,7 +65,7 @@ def _before(trace: CopyTrace, layout: tc.TileLayout) -> CopyTrace:
 
 
 def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the banks that a copy accesses, with the shared buffer's layout and with another layout."""
+    """Yield a picture of the banks that a copy accesses. The picture may compare two layouts of the shared buffer."""
     side = shared_side(trace)
     layout = _other_layout(side.region, compare_with)
     states = {"": trace} if layout is None else {"Before: ": _before(trace, layout), "After: ": trace}
@@ -84,7 +84,7 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
         words = heading + _in_words(side_state.region.buffer.layout, state.size)
         phases = phases_of(touched[within(side_state, touched, selection)])
         if not phases:
-            raise tc.RequestError("draw: select: no access matches every part of the selection")
+            raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is trace.source else "written"
@@ -164,7 +164,7 @@ def _phase_data(phase: Phase) -> dict[str, Any]:
 
 
 def draw_layout(region: tc.Region, selection: Selection, compare_with: tc.TileLayout | None) -> Iterator[Figure]:
-    """Yield the picture of the bank of each element of a box, with its layout and with another layout."""
+    """Yield a picture of the bank of each element of a box. The picture may compare two layouts of the buffer."""
     size, table = region.buffer.dtype.bits // 8, table_shape(region.extents)
     selection.of()
     rows, columns = selection.window(table)

@@ -16,14 +16,14 @@ from .trace import NO_PLACE, CopySide, CopyTrace, holders
 
 
 def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
-    """Return the accesses of source and destination, merged into pieces that are contiguous on both sides."""
+    """Return the accesses to source and destination, merged into byte ranges that are contiguous in both memories."""
     source, destination = (side.accesses for side in trace.sides)
     chosen = selection.mask(source)
     source, destination = source[chosen], destination[chosen]
     inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
     if not len(source):
-        raise tc.RequestError("draw: select: no access matches every part of the selection")
+        raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
     if trace.destination.space == "tmem":
@@ -43,7 +43,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
 
 
 def draw_bulk(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a bulk or tensor copy. Raise TooLargeError after the picture."""
+    """Yield the picture of a bulk or tensor copy. If the caller rejects the picture, raise TooLargeError."""
     if not trace.by_engine:
         raise tc.RequestError(
             f"draw: kind 'bulk' needs a bulk or tensor copy, but variant {trace.variant} moves the bytes by threads: use kind 'moves'"

@@ -1,4 +1,4 @@
-"""The counts of requests, of sectors of global memory, and of wavefronts of shared memory."""
+"""Counts of memory requests, global memory sectors and shared memory wavefronts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .trace import CopySide, requests_of
 
 @attrs.frozen(eq=False)
 class Phase:
-    """A frozen record of a phase: threads of one warp that shared memory serves together, with at most 128 bytes.
+    """A frozen record of a phase: threads of one warp whose accesses (at most 128 bytes) shared memory serves together.
 
     Attributes:
         step, warp, number: the numbers of the instruction, the warp and the phase.
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return the numbers of ``requests`` and of ``sectors`` (global) or ``wavefronts`` (shared), and ``least``, the fewest possible of them."""
+    """Return counts: requests, sectors or wavefronts, and ``least``, the minimum number of sectors or wavefronts."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -19,7 +19,7 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout. The scope is the smallest that fits."""
+    """Return a plan that loads a fragment with a buffer's layout, in the smallest scope with enough threads."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
@@ -36,7 +36,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
 
 
 def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
-    """Yield a figure of the whole fragment, then figures with a zoom. Raise TooLargeError after the last figure."""
+    """Yield a figure of the whole fragment, then zoomed figures. If the caller rejects all, raise TooLargeError."""
     sides = [side for side in trace.sides if side.space == "local"]
     if not sides:
         raise tc.RequestError(f"draw: kind 'fragment' needs a copy to or from registers, got {trace}: omit kind")
@@ -77,7 +77,7 @@ def draw_fragment(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
 
 
 def draw_tensor(region: tc.Region, selection: Selection) -> Iterator[Figure]:
-    """Yield the picture of a box of tensor memory by lane and column. Lanes with the same elements are one row."""
+    """Yield a picture of tensor memory by lane and column. Lanes with the same elements are drawn as one row."""
     layout: Any = region.buffer.layout
     size, (places, element) = region.buffer.dtype.bits // 8, elements_of(region, {})[1]
     if not len(element) or layout.reach(tc.TLane) > TMEM_LANES or layout.reach(tc.TCol) * size > LANE_BYTES:

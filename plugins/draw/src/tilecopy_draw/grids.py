@@ -48,7 +48,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return the grid of a side's box by coordinate. ``ids`` has the number to draw for each element."""
+    """Return a grid of a source or destination box by coordinate. ``ids`` has the number to draw for each element."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -63,7 +63,7 @@ def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
 
 
 def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) -> Grid:
-    """Return a grid of the shared memory lines, of ``line`` bytes, that accesses touch. A cell has at most 16 bytes."""
+    """Return a grid of shared memory. A row is an accessed line of ``line`` bytes; a cell has at most 16 bytes."""
     unit = int(np.gcd.reduce([UNIT, *np.unique(touched.byte).tolist(), *np.unique(touched.bytes).tolist()]))
     ends = np.unique(np.stack([touched.byte // line, (touched.byte + touched.bytes - 1) // line]), axis=1).T.tolist()
     used = np.unique(np.concatenate([np.arange(first, last + 1) for first, last in ends]))
@@ -75,7 +75,7 @@ def by_address(side: CopySide, touched: Any, size: int, line: int = LINE_BYTES) 
 
 
 def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
-    """Return the panel of a side in tensor memory. A box has the lanes and columns that one warp accesses in one instruction.
+    """Return a panel of tensor memory. One box shows the lanes and columns that one warp accesses in one instruction.
 
     A label is ``prefix`` and the number of the instruction, or ``instruction`` and the number if there is no prefix.
     """
@@ -104,7 +104,7 @@ def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Return arrays by element of the box: the first thread with the element, its 32-bit register, how many threads.
+    """Return three arrays by element of the box: first thread with the element, 32-bit register, number of threads.
 
     A 64-bit register counts as two.
     """
@@ -127,7 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return the grid of a side's registers, by coordinate. ``elements`` are drawn, by default the selected ones."""
+    """Return a grid of the registers of a box. Only ``elements`` are drawn; the default is the selected elements."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:
@@ -139,7 +139,7 @@ def owners_of(
 
 
 def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
-    """Return a panel with one box per register of a thread. ``followed`` is the mask of the cells to outline."""
+    """Return a panel with one box per register of a thread. ``followed`` is a mask of the grid cells to outline."""
     boxes, used = [], set[int]()
     for number, place in rectangles(grid.ids):
         thread, register = divmod(number, WORDS)
@@ -150,7 +150,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
 
 
 def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
-    """Yield panels of the registers of the first rows and columns, the widest panel first. Registers of ``owner`` are outlined."""
+    """Yield panels of the registers of the first rows and columns, widest first. ``owner`` is the thread to outline."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
         grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))
@@ -168,7 +168,7 @@ def side_title(side: CopySide) -> str:
 
 
 def legend_of(what: str, numbers: Any, prefix: str = "") -> dict[int, str]:
-    """Return the legend of the fills. The fill of a number is the number modulo 4."""
+    """Return the legend of the fills. Numbers that are equal modulo 4 have the same fill."""
     by_fill = {fill: [f"{prefix}{n}" for n in sorted(set(numbers)) if n % 4 == fill] for fill in range(4)}
     return {
         fill: f"{what}{'s' * (len(names) > 1)} {', '.join(names if len(names) < 6 else [*names[:3], '...', names[-1]])}"
@@ -184,7 +184,7 @@ def instructions_text(trace: CopyTrace) -> str:
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return notes for both sides (requests, sectors, wavefronts) and a note about what the emulator verified."""
+    """Return notes on source and destination (requests, sectors, wavefronts) and on what the emulator verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

@@ -15,7 +15,7 @@ TMEM_COLUMNS = 512
 
 
 class DrawHarness(Harness):
-    """The harness that runs a copy for a picture. The kernel fills both memories, runs the copy and stores the result.
+    """The harness that runs a copy for a picture. It fills source and destination, runs the copy and stores the result.
 
     Attributes:
         request: the copy.
@@ -43,7 +43,7 @@ class DrawHarness(Harness):
         mask, is_one = request.options.get("multicast"), record.threads == "one"
         if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
             raise tc.RequestError(
-                "draw: cta_group=2 (a pair of CTAs) and a multicast mask known only at run time are not supported"
+                "draw: cta_group=2 (a pair of CTAs) is not supported, nor is a multicast mask known only at run time"
             )
         receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
         receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())

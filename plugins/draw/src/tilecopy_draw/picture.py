@@ -57,7 +57,7 @@ class Picture:
             with LOCK:
                 import resvg_py
         except ImportError:
-            raise tc.PluginError("draw: .png needs resvg-py; install tilecopy-draw[png]") from None
+            raise tc.PluginError("draw: .png needs resvg-py: install tilecopy-draw[png]") from None
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg, background="#ffffff"))
 
     def save(self, path: str | Path) -> Path:

@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers. ``values`` has numbers by name, such as ``warp``.
+        """Return a mask of the selected accesses or registers, given arrays such as ``warp``, the warp of each access.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
@@ -80,7 +80,7 @@ class Selection:
                 )
             chosen &= numbers == wanted
         if count and not chosen.any():
-            raise tc.RequestError("draw: select: no access matches every part of the selection")
+            raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
         return chosen
 
     def mask(self, accesses: Any) -> Any:
@@ -113,6 +113,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests smaller selections: ``accesses``, and ranges in a grid of shape ``shape``."""
+        """Return an error that suggests selections: those in ``accesses``, and ranges of a grid's rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

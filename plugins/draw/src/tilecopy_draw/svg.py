@@ -126,7 +126,7 @@ def rectangles(ids: Any, chosen: Any = True) -> list[tuple[int, Place]]:
 
 
 def outlines(chosen: Any, ids: Any = 0) -> list[Place]:
-    """Return the rectangles of :func:`rectangles` without their numbers."""
+    """Return the rectangles that :func:`rectangles` finds, without the numbers of the cells."""
     return [place for _, place in rectangles(ids, chosen)]
 
 
@@ -209,7 +209,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the row and column labels to draw, by index. Labels do not overlap at this column width."""
+        """Return dicts of the row and column labels to draw, by index. Labels do not overlap at this column width."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -249,7 +249,7 @@ class Figure:
 
     @property
     def panels(self) -> list[Panel]:
-        """The panels of all stacks."""
+        """All panels of the figure, in the order of the stacks."""
         return [panel for stack in self.stacks for panel in stack]
 
     @property

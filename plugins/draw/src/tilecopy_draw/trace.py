@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the index of the piece that covers each offset, or -1. Of pieces with equal starts, the first is used."""
+    """Return the index of the piece that covers each offset, or -1 if none does. Of equal starts, the first is used."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -57,7 +57,7 @@ def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
 
 
 def requests_of(touched: Any) -> Any:
-    """Return the request number of each access. One request has the accesses of one warp by one instruction."""
+    """Return the request number of each access. The accesses of one warp by one instruction are one request."""
     return touched.instruction * WARPS + touched.warp
 
 
@@ -71,7 +71,7 @@ class ExecutedInstruction:
 
 @attrs.frozen(eq=False)
 class CopySide:
-    """A frozen record of one side of a copy that was run.
+    """A frozen record of the source or the destination of a copy that was run.
 
     Attributes:
         name: ``source`` or ``destination``.
@@ -107,12 +107,12 @@ class CopySide:
         return f"{self.label}[{', '.join(parts)}]"
 
     def coordinate(self, element: int) -> tuple[int, ...]:
-        """Return the coordinate, in the buffer, of an element of the box."""
+        """Return the buffer coordinate of an element of the box."""
         index = np.unravel_index(element, self.region.extents)
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """Return the elements of the box that begin in the ``size`` bytes from an offset."""
+        """Return the elements of the box whose first byte is in the ``size`` bytes from ``offset``."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
@@ -164,7 +164,7 @@ class CopyTrace:
 
     @property
     def source_of(self) -> Any:
-        """The element of the source that arrived at each element of the box, or -1 if none arrived."""
+        """For each element of the destination's box, the source element that arrived there, or -1 if none did."""
         offsets = self.destination.elements
         return np.where(offsets >= 0, self.source.element_at(self.arrival_map[np.maximum(offsets, 0)]), NO_PLACE)
 
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` threads hold the registers."""
+    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. The fragment has ``threads`` threads."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):

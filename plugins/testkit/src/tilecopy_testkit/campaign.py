@@ -32,7 +32,7 @@ PARTITION_SHARE = 8
 
 @attrs.frozen
 class Chunk:
-    """A frozen record of ``count`` consecutive requests of a variant. The first has the seed ``seed:variant:first``."""
+    """A chunk: ``count`` consecutive requests of a variant. The first request has the seed ``seed:variant:first``."""
 
     variant: str
     seed: int
@@ -69,7 +69,7 @@ class Tally:
     failures: list[Failure] = attrs.field(factory=list)
 
     def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
-        """Add counts of copies, by dimension and value, to the coverage."""
+        """Add copies to the coverage. ``kinds`` has the number of copies by dimension and value."""
         for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
             for kind, count in counts.items():
@@ -89,7 +89,7 @@ class Campaign:
     variants: tuple[str, ...]
 
     def chunks(self) -> list[Chunk]:
-        """Return all chunks, alternating between the variants."""
+        """Return all chunks, in an order that alternates between the variants."""
         per_variant = -(-self.requests // len(self.variants))
         return [
             Chunk(variant, self.seed, first, min(CHUNK_REQUESTS, per_variant - first))
@@ -100,12 +100,12 @@ class Campaign:
 
 @lru_cache(maxsize=64)
 def subject_of(variant: str) -> VariantUnderTest:
-    """Return an installed variant to test. Vector widths are not compared, because only the variant's test suite lists them."""
+    """Return an installed variant to test. Vector widths are compared only by the variant's own test suite."""
     return VariantUnderTest.of(variant, widths_bits=())
 
 
 def run_chunk(chunk: Chunk) -> Tally:
-    """Run the requests of a chunk. Return the counts and the failures."""
+    """Run the requests of a chunk. Return the copy counts and the failures."""
     subject, tally = subject_of(chunk.variant), Tally(chunk.name, chunk.variant)
     for number in range(chunk.first, chunk.first + chunk.count):
         case = case_of_seed(subject.case_space, f"{chunk.seed}:{chunk.variant}:{number}")
@@ -127,7 +127,7 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 
 
 def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
-    """Return the value of a copy in each dimension of the coverage, such as ``dtype`` or ``scope``."""
+    """Return a dict from each coverage dimension, such as ``dtype`` or ``scope``, to the value of the copy."""
     asked = properties.request_of(subject, d)
     assert asked is not None, "the copy must be lowered"
     request = asked[1]
@@ -187,7 +187,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return a reason to skip each installed variant, by name. The reason is "" if a campaign tests the variant."""
+    """Return the reason why campaigns skip each installed variant, by name, or "" if campaigns test the variant."""
     plugins = tc.default_registry().plugins()
     return {plugin.name: _skip_reason(plugin) for plugin in plugins if plugin.status != "wrapper"}
 
@@ -203,7 +203,7 @@ def _skip_reason(plugin: Plugin) -> str:
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Read the results of finished chunks from a checkpoint file, by the chunk's name. Incomplete lines are ignored."""
+    """Return the results of the finished chunks in a checkpoint file, by chunk name. Incomplete lines are ignored."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):
@@ -238,7 +238,7 @@ def execute_here(chunks: Sequence[Chunk]) -> Iterator[Tally]:
 
 
 def cluster_executor(address: str | None, workers: int | None) -> Execute:
-    """Return a function that runs chunks on a Dask cluster. Without an address, the function starts a local cluster.
+    """Return a function that runs chunks on a Dask cluster. Without ``address``, the function starts a local cluster.
 
     A scheduler has an address such as ``tcp://host:8786``; its workers need tilecopy-testkit and the variants. A new cluster has
     one process per core by default.

@@ -11,7 +11,7 @@ SHOWN_FAILURES = 50
 
 
 def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
-    """Return the total of each variant's results, by the variant's name. ``keys`` has equal requests only once."""
+    """Return the sum of each variant's results, by variant name. ``keys`` has equal hashes only once."""
     by_variant: dict[str, Tally] = {}
     for tally in sorted(tallies, key=lambda tally: tally.variant):
         total = by_variant.setdefault(tally.variant, Tally("", tally.variant))
@@ -23,7 +23,7 @@ def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
 
 
 def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str, str]) -> str:
-    """Return the report of a campaign as Markdown, from results of finished chunks and :func:`.skipped_variants`."""
+    """Return the report of a campaign as Markdown. ``tallies`` has the results of the finished chunks."""
     by_variant, chunks = totals(tallies), len(campaign.chunks())
     stopped = "" if len(tallies) == chunks else f" The campaign stopped after {len(tallies)} of {chunks} chunks."
     distinct = sum(len(total.keys) for total in by_variant.values())
@@ -37,7 +37,7 @@ def report(campaign: Campaign, tallies: Collection[Tally], skipped: Mapping[str,
         "",
         f"{distinct} distinct requests were drawn. {lowered} of them were lowered, run on the emulator and compared with the "
         f"NumPy oracle. The others were declined with a reason. **{len(failures)} were wrong.** Request `i` of a variant has the "
-        f"seed `{campaign.seed}:VARIANT:i`. The moves of 1 partition in {PARTITION_SHARE} were also checked.{stopped}",
+        f"seed `{campaign.seed}:VARIANT:i`. Element moves of 1 partition in {PARTITION_SHARE} were also checked.{stopped}",
         "",
         "| variant | distinct | lowered | wrong |",
         "|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The harness of a copy: a kernel that fills both memories, runs the copy, waits for the completion and stores both memories.
+"""The harness of a copy: a kernel that fills source and destination, runs the copy, waits and stores both memories.
 
 Only the copy itself is lowered by a variant. The harness loads and stores single elements.
 """
@@ -269,14 +269,14 @@ def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
 
 
 def unread_places(case: CopyCase) -> Any:
-    """Return the indices of a global source's words that no copy reads."""
+    """Return the indices of the words in a global source that the copy does not read."""
     _, words = element_storage(tc.dtype_of(case.dtype).bits)
     return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 
 
 @checked(case=CASE)
 def arguments_of(case: CopyCase, source: Any, target: Any, unread: Any = None) -> list[Any]:
-    """Return the arguments of the kernel as views of ``source`` and ``target``, so that a launch changes ``target``.
+    """Return the kernel's arguments. The arrays are views of ``source`` and ``target``, so a launch changes ``target``.
 
     Args:
         case: the case.

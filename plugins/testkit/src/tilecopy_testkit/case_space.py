@@ -1,4 +1,4 @@
-"""The copies that can be drawn for a variant, and sources of random choices. Hypothesis can shrink its choices."""
+"""The class of the copies that can be drawn for a variant, and the sources of random choices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Draw(Protocol):
     """The interface of a source of random choices."""
 
     def choose(self, options: Sequence[T]) -> T:
-        """Return one of the options. Shrinking prefers the first."""
+        """Return one of the options. Shrinking prefers the first option."""
 
 
 class Seeded:
@@ -121,6 +121,6 @@ def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
 
 
 def swizzle_parts(mode: str | None, dtype: str) -> tuple[int, int, int]:
-    """Return ``per_element``, ``swizzle_len`` and ``atom_len`` of the swizzle with a mode such as ``128B``."""
+    """Return ``per_element``, ``swizzle_len`` and ``atom_len`` of a hardware swizzle mode such as ``128B``."""
     swizzle = tc.swizzle(mode or "none", dtype)
     return swizzle.per_element, swizzle.swizzle_len, swizzle.atom_len

@@ -30,7 +30,7 @@ from .variant_under_test import VariantUnderTest, restricted
 NEEDED = "each completion step must be needed: a copy without the step must cause a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
-SAME_ELSEWHERE = "another process, with another hash seed and order of requests, must give the same answers"
+SAME_ELSEWHERE = "the variant must give the same answers in a process with another hash seed and order of requests"
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
 OPTIONS = "the variant must lower or decline a copy without an option, and must not raise an error"
@@ -91,7 +91,7 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the kit or the suite has steps for the record's completion. A synchronous copy needs ``barrier``."""
+    """Check that steps for the record's completion are known, and that it is ``barrier`` for a synchronous copy."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
         why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
@@ -145,7 +145,7 @@ def _right_without(subject: VariantUnderTest, case: CopyCase, step: str) -> bool
 
 
 def assembles(subject: VariantUnderTest) -> int:
-    """Assemble the PTX of one copy for each target. Return the number of targets, or 0 without an assembler."""
+    """Assemble the PTX of one copy for each target. Return the number of targets, or 0 if no assembler is installed."""
     if not available_assemblers():
         return 0
     for target in subject.case_space.targets:
@@ -161,7 +161,7 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the variant's answers in this process and in two others. Return False if the others cannot import the plugin."""
+    """Compare the variant's answers here and in two new processes. Return False if these cannot import the plugin."""
     cases = sorted((case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count)), key=_size)
     here = answers(subject, cases)
     remote_answers = answers_elsewhere(subject, cases, (1, 2))
@@ -282,7 +282,7 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
     if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "elements must equal those of the same copy of a small array", far, kernel, line)
+        raise shown(FAR, "the copy must move the same elements in a large and in a small array", far, kernel, line)
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:

@@ -93,7 +93,7 @@ def campaign(
         if reason := skipped.get(name, "not installed"):
             raise tc.PluginError(f"variant {name}: {reason}")
     if not names:
-        raise tc.PluginError("a campaign needs at least one installed variant that it can test: install one")
+        raise tc.PluginError("a campaign needs at least one installed variant that the kit can test: install a variant")
     chosen = Campaign(seed, requests, tuple(sorted(names)))
     execute = execute_here if workers == 0 else cluster_executor(scheduler, workers)
     try:

@@ -47,7 +47,7 @@ class AffineTerm:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the value of the term. The values of variables are integers or a kernel's symbolic integers."""
+        """Return the value of the term. ``values`` maps variables to integers or to a kernel's symbolic integers."""
         if self.variable not in values:
             raise tc.RequestError(f"AffineTerm.at: values must have {self.variable!r}, got {short_repr(values)}")
         value = values[self.variable]
@@ -67,13 +67,13 @@ class AffineStart:
 
     @checked(values=VALUES)
     def at(self, values: Mapping[str, Any]) -> Any:
-        """Return the start of the box. The values of variables are integers or a kernel's symbolic integers."""
+        """Return the start of the box. ``values`` maps variables to integers or to a kernel's symbolic integers."""
         return sum((term.at(values) for term in self.terms), start=self.base)
 
 
 @attrs.frozen(field_transformer=typed_fields)
 class Operand:
-    """A frozen record of one side of a copy: a buffer and the box in it.
+    """A frozen record of the source or the destination of a copy: a buffer, and a box of the buffer.
 
     Attributes:
         space: ``global``, ``shared``, ``local`` or ``tmem``.
@@ -115,7 +115,7 @@ class Operand:
 
     @property
     def memory_elems(self) -> int:
-        """The number of elements in the buffer's memory, along the layout's axis ``m``."""
+        """The number of elements that the memory of the buffer needs along the layout axis ``m``."""
         reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
         reach += dict(self.offset).get("m", 0)
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
@@ -129,7 +129,7 @@ class Operand:
 
 
 def stack(operand: Operand, extent: int, stride: int) -> Operand:
-    """Return an operand with a new first dimension of ``extent`` boxes, ``stride`` elements apart."""
+    """Return an operand with ``extent`` boxes along a new first dimension, ``stride`` elements apart."""
     return attrs.evolve(
         operand,
         shape=(extent, *operand.shape),

@@ -1,4 +1,4 @@
-"""Checks of declines: copies that a variant accepts in another notation, and copies that another variant accepts."""
+"""Checks of declined copies that the variant accepts in another notation, or that another variant accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTATION = "if a variant accepts a copy, it must accept every notation of the co
 
 
 def equivalent_layouts_agree(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that a copy, if accepted, is also accepted in each of :data:`NOTATIONS`. Return True if the copy is accepted."""
+    """If the variant accepts a copy, check that it accepts all :data:`NOTATIONS` of the copy, and return True."""
     case = attrs.evolve(case, dynamic_shape=False)  # only some notations can have sizes known at launch
     if any(_overhangs_one(operand) for operand in (case.dst, case.src)):
         return False  # other notations lose the stride of such a dimension
@@ -95,7 +95,7 @@ def _box_alone(operand: Operand) -> Operand:
 NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
     "contiguous iters are fused": _fuse,
     "iters are split into factors": _split,
-    "iters of extent 1 are added before and after the others": lambda operand: attrs.evolve(
+    "iters of extent 1 are added before and after the other iters": lambda operand: attrs.evolve(
         operand, iters=((1, 1, "m"), *operand.iters, (1, 7, "m"))
     ),
     "a first dimension of extent 1 is added": lambda operand: stack(operand, 1, 1),
@@ -106,7 +106,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
 
 @attrs.frozen
 class Declined:
-    """A frozen record of ``count`` copies declined for one reason. The variants ``takers`` accept the smallest copy."""
+    """A record of ``count`` copies that a variant declines for one reason. The ``takers`` accept the smallest copy."""
 
     reason: str
     count: int
@@ -121,7 +121,7 @@ class Declined:
 def declined_alone(
     subject: VariantUnderTest, count: int = 300, others: Iterable[VariantUnderTest] | None = None
 ) -> list[Declined]:
-    """Return drawn copies that the variant declined and another accepted, by reason. The most frequent reason is first.
+    """Return drawn copies that the variant declined and another variant accepted, most frequent reason first.
 
     Args:
         subject: the variant.

@@ -1,4 +1,4 @@
-"""The element moves of a partition, and their comparison with the moves that the layouts define.
+"""The element moves of a partition, and a comparison with the moves that the layouts define.
 
 A place is the index of an element in global and shared memory, ``(thread of the scope, element)`` in registers, and
 ``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None if the destination is filled.
@@ -47,7 +47,7 @@ def moves_of(request: tc.CopyRequest, partition: Any, values: Values) -> list[Mo
 
 
 def chosen(partition: Any, values: Values) -> Any:
-    """Return the edge partition of a partition if the box reaches out of bounds. Otherwise return ``partition``."""
+    """Return ``partition.edge`` if it exists and the box reaches out of bounds, else ``partition``."""
     edge = getattr(partition, "edge", None)
     guards = [guard for guard in getattr(edge, "guards", ()) if guard.dim is not None]
     return partition if edge is None or all(_whole(guard, values) for guard in guards) else edge
@@ -92,7 +92,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 
 
 def expected_moves(d: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
-    """Return the source locations of each element, by destination location. Only written locations are included."""
+    """Return, for each destination location that the copy writes, the source locations that hold the element."""
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)

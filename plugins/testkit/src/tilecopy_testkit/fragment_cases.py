@@ -1,4 +1,4 @@
-"""Random test cases of copies between registers and memory, or between registers. Some have fragments of mma.sync."""
+"""Random test cases of copies between registers and memory, or between registers. Some use mma.sync fragments."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _split(draw: Draw, factors: Sequence[int]) -> list[int]:
 
 
 class MatrixCase:
-    """The operands, dtype and scope of a random copy between mma.sync fragments and memory. Most draws allow 16-byte accesses."""
+    """The operands, dtype and scope of a random copy between mma.sync fragments and memory."""
 
     def __init__(self, draw: Draw, case_space: CaseSpace) -> None:
         self.draw = draw

@@ -57,7 +57,7 @@ def _compared_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def snapshot(value: Any) -> Any:
-    """Return a record's contents as nested tuples. The auditor compares the tuples from before and after a call."""
+    """Return a record's contents as nested tuples, to compare the contents before and after a hook call."""
     kind: Any = type(value)
     if kind in _PLAIN_TYPES:
         return value
@@ -125,7 +125,7 @@ class HookAuditor:
 
     @tc.hookimpl(wrapper=True)
     def tilecopy_partition(self, request: tc.CopyRequest) -> Generator[None, Any, Any]:
-        """Record a call of the partition hook, and check that its answer can be pickled."""
+        """Record a call of the partition hook, and check that the returned partition can be pickled."""
         answer = yield from self._watch("tilecopy_partition", {"request": request})
         if isinstance(answer, tc.Decline) or answer is None:
             return answer

@@ -1,4 +1,4 @@
-"""Random test cases of copies between global and shared memory. In some of them, one thread issues the copy."""
+"""Random test cases of copies between global and shared memory. In some test cases, one thread issues the copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(
     draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
 ) -> dict[str, int]:
-    """Draw the number of values of each variable. The value of the scalar argument is ``n * multiple_of``."""
+    """Draw how many values each variable takes. The scalar argument has the value ``n * multiple_of``."""
     return {
         "unit": units,
         "block": draw.choose(blocks) if len(blocks) > 1 else 1,
@@ -63,7 +63,7 @@ def _one_each(counts: dict[str, int], names: Sequence[str]) -> list[Dim]:
 
 
 def along_m(extents: Sequence[int], strides: Sequence[int]) -> Iters:
-    """Return iters along ``m`` with these extents and strides."""
+    """Return layout iters on the memory axis ``m`` with these extents and strides."""
     return tuple((extent, stride, "m") for extent, stride in zip(extents, strides, strict=True))
 
 
@@ -106,7 +106,7 @@ def _layout(draw: Draw, shape: Sequence[int]) -> dict[str, Any]:
 def draw_memory(
     draw: Draw, space: str, extents: Sequence[int], counts: dict[str, int], size: int, *, overhang: bool, source: bool
 ) -> Operand:
-    """Draw an operand in global or shared memory. CTAs and scopes have separate boxes, except in a global source."""
+    """Draw an operand in global or shared memory. Each CTA and scope has its own box, except in a global source."""
     grain = draw.choose([1, max(1, 16 // size), max(1, 16 // size)])
     dims = [_draw_dim(draw, counts, extent, grain, overhang=overhang) for extent in extents]
     if space == "shared" or not source:

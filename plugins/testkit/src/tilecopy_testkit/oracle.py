@@ -28,25 +28,25 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return the addresses of elements, row-major: an offset plus the sum of coordinates times strides, in elements."""
+    """Return element addresses in row-major order, in elements: ``offset`` plus sums of coordinate times stride."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return the address with ``swizzle_len`` bits from bit ``per_element`` XORed with the bits ``atom_len`` higher."""
+    """Return a swizzled address: XOR ``swizzle_len`` bits from bit ``per_element`` with bits ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
 
 
 def coordinates(extents: Sequence[int]) -> Any:
-    """Return the row-major coordinates in a box, from 0, as an array of shape ``(elements, dimensions)``."""
+    """Return the coordinates of a box in row-major order, from 0, as an array of shape ``(elements, dimensions)``."""
     grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
 
 
 def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any], Any]:
-    """Return the position of each element of the box on each axis, and a mask of the elements inside the buffer's shape.
+    """Return the position of each box element on each layout axis, and a mask of the elements inside the buffer.
 
     Returns:
         Axis -> an array ``(replicas, elements)``, undefined outside, and an array ``(elements,)`` of bool.
@@ -69,7 +69,7 @@ def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any],
 
 
 def axis_of_threads(axis: str, tid: Any) -> Any:
-    """Return the coordinates of threads ``tid`` on a thread axis such as ``laneid``."""
+    """Return the position of each thread of ``tid`` on a thread axis such as ``laneid``."""
     return {
         "laneid": tid % 32,
         "warpid": tid // 32,
@@ -87,7 +87,7 @@ def threads_of(case: CopyCase, unit: int) -> Any:
 
 
 def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tuple[Any, Any, Any, Any]:
-    """Return the registers that hold a box, as four arrays of indices: of threads, registers, elements and replicas."""
+    """Return the registers that hold a box, as four index arrays: thread, register, element and replica."""
     positions, inside = places(operand, values)
     tids = threads_of(case, values["unit"])
     mine = np.broadcast_to(inside, positions["m"].shape)[..., None]
@@ -100,7 +100,7 @@ def owners_of(case: CopyCase, operand: Operand, values: Mapping[str, int]) -> tu
 
 
 def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
-    """Return the shape of the array of bytes that holds an operand's memory."""
+    """Return the shape of the byte array that holds an operand's memory."""
     size, elems = case.elem_bytes, operand.memory_elems
     if operand.space == "global":
         return elems, size
@@ -115,7 +115,7 @@ def memory_shape(case: CopyCase, operand: Operand) -> tuple[int, ...]:
 
 
 def low_halves(case: CopyCase, operand: Operand) -> bool:
-    """Return True if the lower halves of columns hold 16-bit elements, as for ``.pack::16b`` and ``.unpack::16b``.
+    """Return True if only the lower halves of tensor memory columns hold elements, as with ``.pack::16b``.
 
     The upper halves hold no elements, and ``.unpack::16b`` leaves undefined values there.
     """
@@ -148,7 +148,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """Return the bytes that fill an element outside the source. Return None if the copy does not fill such elements."""
+    """Return the bytes that fill an element outside the source, or None if the copy fills no elements."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -169,7 +169,7 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
 
 @checked(case=CASE, arrays=Validator("two arrays, the bytes of source and destination", lambda value: len(value) == 2))
 def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
-    """Return the destination's memory after the kernel.
+    """Return the destination's memory as it must be after the kernel.
 
     Args:
         case: the case.
@@ -217,7 +217,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """Make all replicas of a source element in threads or lanes equal, in place. Return the memory."""
+    """Make all replicas of each source element equal, in place, and return the memory."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

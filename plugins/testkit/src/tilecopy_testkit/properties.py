@@ -122,7 +122,7 @@ def _region(region: tc.Region, **changes: Any) -> tc.Region:
 
 
 def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: CopyCase | None, rule: str) -> Any:
-    """Call a hook for a request and return its answer. A hook that raises an exception breaks ``rule``."""
+    """Call a hook for a request and return the hook's answer. A hook that raises an exception breaks ``rule``."""
     try:
         return subject.registry.call(subject.registry_entry, hook, request=request)
     except (Exception, SystemExit) as error:
@@ -130,13 +130,13 @@ def ask(subject: VariantUnderTest, hook: str, request: tc.CopyRequest, case: Cop
 
 
 def decision_of(subject: VariantUnderTest, request: tc.CopyRequest, case: CopyCase | None = None) -> Any:
-    """Return the answer of the partition hook, or of the predicate if the predicate does not accept the request."""
+    """Return the partition hook's answer if the predicate accepts the request, else the predicate's answer."""
     answer = ask(subject, "tilecopy_predicate", request, case, ANSWERS)
     return ask(subject, "tilecopy_partition", request, case, PARTITION) if isinstance(answer, tc.Accept) else answer
 
 
 def verdict(subject: VariantUnderTest, case: CopyCase) -> str | None:
-    """Return the reason why the variant declines a copy, "" if it accepts, or None if dispatch skips the variant."""
+    """Return why the variant declines a copy. Return "" for an accepted copy, or None if dispatch skips the variant."""
     if (asked := request_of(subject, case)) is None:
         return None
     decision = decision_of(subject, asked[1], case)
@@ -183,7 +183,7 @@ def _summary_text(partition: Any) -> Any:
 
 
 def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that a partition moves each element once, to the location that the layouts define, in the widest vectors.
+    """Check that a partition moves each element once, to the right location, in the widest vectors that fit.
 
     Return True if the partition lists its moves.
     """
@@ -198,7 +198,7 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
-    """Return the variant's partition of a request. Return None if the variant declines, or if a hook breaks a rule."""
+    """Return the variant's partition of a request, or None if the variant declines or a hook breaks a rule."""
     with contextlib.suppress(Counterexample):
         decision = decision_of(subject, request)
         return None if isinstance(decision, tc.Decline) else decision
@@ -298,7 +298,7 @@ def shown(rule: str, found: str, case: CopyCase, kernel: tc.BuiltKernel | None, 
 
 
 def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> int:
-    """Return the PTX line of the copy's first instruction that moves data in ``space``, or 0 if there is none."""
+    """Return the PTX line number of the copy's first instruction that moves data in ``space``, or 0 if none does."""
     lines = copy_instructions(kernel, name)
     return next((number for number, line in lines if line.name in _MOVERS and space in str(line)), 0)
 
@@ -328,7 +328,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel | None = None) -> bool:
-    """Check that the emulator's results equal the oracle's and that elements move once. Return False if the variant declines the copy."""
+    """Check that results equal the oracle's and that elements move once. Return False if the variant declines."""
     kernel = kernel or build_kernel(subject, case)
     if kernel is None:
         return False
@@ -337,7 +337,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.Buil
     source_before = source.copy()
     report = emulate(subject, case, kernel, source, target)
     if not np.array_equal(source_before, source):
-        raise Counterexample(RESULT, "the kernel must not change the source's memory", case)
+        raise Counterexample(RESULT, "the kernel must not change the source's memory, but it does", case)
     if not np.array_equal(wanted, target):
         _blame(subject, case, kernel, wanted, target)
     _count(subject, case, kernel, report)
@@ -395,7 +395,7 @@ def _writer(subject: VariantUnderTest, case: CopyCase, kernel: tc.BuiltKernel, r
 
 
 def only_the_box_is_read(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that only elements of the box are read. Another CTA writes all other elements of a global source meanwhile.
+    """Check that the copy reads only the box. Another CTA writes the rest of a global source during the copy.
 
     Other elements of a shared source are never initialized, so that every rule checks them.
     """

@@ -50,7 +50,7 @@ _LONGEST_NAME = 100
 
 @checked(folder=PATH, op=TEXT, source=TEXT, destination=TEXT)
 def write_package(folder: Path, name: str, op: str, source: str, destination: str) -> list[Path]:
-    """Write the package of a new variant to a new or empty folder. Return the files of the package in order.
+    """Write the package of a new variant to a new or empty folder. Return the paths of the written files.
 
     Raises:
         RequestError: the name is invalid or taken, no template fits, or the folder is not empty or cannot be written.

@@ -26,7 +26,7 @@ class _Drawn:
         self._draw = draw
 
     def choose(self, options: Sequence[T]) -> T:
-        """Return one of the options. Shrinking prefers the first."""
+        """Return one of the options. Shrinking prefers the first option."""
         return options[self._draw(st.integers(0, len(options) - 1))] if len(options) > 1 else options[0]
 
 

@@ -71,7 +71,7 @@ def for_all(
     least: int = 1,
     shrink: bool = True,
 ) -> int:
-    """Check a rule on drawn copies. Raise the counterexample of the smallest copy found that breaks the rule.
+    """Check a rule on drawn copies. Raise a counterexample for the smallest copy found that breaks the rule.
 
     Args:
         subject: the variant.
@@ -117,7 +117,7 @@ def _raise_smaller(subject: VariantUnderTest, rule: Property, case: CopyCase, co
     else:
         raise Counterexample(
             properties.PURE,
-            f"the counterexample did not reproduce on replay ({counterexample.rule}: {counterexample.found})",
+            f"the copy must fail again on replay, but it passed ({counterexample.rule}: {counterexample.found})",
             case,
         ) from counterexample
 
@@ -163,7 +163,7 @@ def _hold_by_hypothesis(
     try:
         hold()
     except Flaky as error:
-        raise Counterexample(properties.PURE, f"the counterexample did not reproduce on replay: {error}") from error
+        raise Counterexample(properties.PURE, f"the copy must fail again on replay: {error}") from error
     return taken
 
 
@@ -243,7 +243,7 @@ class VariantSuite:
     def test_partitions_agree_with_the_layouts_in_the_widest_vectors(self) -> None:
         """Check that partitions move each element once, to the right location, in the widest vectors that fit."""
         if not self._hold(properties.partition_agrees, 2, least=0):
-            pytest.skip("only widths were checked, because the partitions have no method moves(request, values)")
+            pytest.skip("only vector widths were checked, because the partitions have no method moves(request, values)")
 
     def test_the_text_is_the_same_at_every_build(self) -> None:
         """Check that each build emits the same PTX, and that the PTX uses only the operands of the copy."""
@@ -260,7 +260,7 @@ class VariantSuite:
     def test_only_elements_of_the_box_are_read(self) -> None:
         """Check that elements outside the box are not read. Another CTA writes these elements during the copy."""
         if all(source != "global" for source, _ in self.subject().case_space.spaces):
-            pytest.skip("the variant does not copy from global memory. Other tests check reads of other memories")
+            pytest.skip("the variant does not copy from global memory, and other tests check the other memories")
         self._hold(properties.only_the_box_is_read, 0.5)
 
     def test_arrays_past_2_to_the_31_are_copied(self) -> None:
@@ -278,9 +278,9 @@ class VariantSuite:
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """Compare the variant's answers here and in processes with another hash seed and another order of requests."""
+        """Compare the variant's answers in this process and in others with another hash seed and order of requests."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("another process can import only a variant's name, a module or a module's attribute")
+            pytest.skip("another process can import a plugin only by variant name, or as a module or module attribute")
 
     def test_a_copy_without_options_falls_back(self) -> None:
         """Check that the variant lowers or declines copies without an option, in a kernel and in a plan."""

@@ -24,7 +24,7 @@ MOST_SECONDS = 120
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a plugin's name for another process, such as ``MODULE:NAME``. Return None if there is no such name."""
+    """Return a name by which another process can import a plugin, such as ``MODULE:NAME``, or None if no name works."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -35,7 +35,7 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return the verdict, and of an accepted copy the partition and PTX, as strings. Return {} if dispatch skips the variant."""
+    """Return strings: verdict and, for an accepted copy, partition and PTX. Return {} if dispatch skips the variant."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
@@ -56,14 +56,14 @@ def _plain(value: Any) -> str:
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """Return the answer to each test case, by the case's key. The variant answers in the order of ``cases``."""
+    """Return the variant's answer to each test case, by case key. The order of ``cases`` is the order of requests."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers to the reversed cases per hash seed. Return None if no other process can import the plugin."""
+    """Return the answers of one new process per hash seed, or None if the processes cannot import the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None
@@ -93,14 +93,14 @@ def answers_elsewhere(
             process.kill()  # does nothing to a process that has ended
     for process, (_, errors) in zip(processes, outputs, strict=True):
         if process.returncode:
-            lines = [f"it ended with status {process.returncode}", *errors.decode(errors="replace").split("\n")]
+            lines = [f"the exit status is {process.returncode}", *errors.decode(errors="replace").split("\n")]
             reason = [line for line in lines if line.strip()][-1]
             raise tc.PluginError(f"another process cannot run {reference}: {reason}")
     return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
 
 
 def main() -> None:
-    """Read a question from standard input. Write one line of JSON: the answers to its test cases."""
+    """Read test cases from standard input. Write one line of JSON: the variant's answers to the test cases."""
     sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that asks
     reference, options, arguments, cases = pickle.load(sys.stdin.buffer)  # noqa: S301
     plugin = resolve_name(reference) if ":" in reference else reference

@@ -34,7 +34,7 @@ MAKERS = mapping_of(FUNCTION)
 
 
 def source_of(plugin: Any) -> Source:
-    """Return the source of a plugin: the name of an installed variant, or a module or object with the hooks.
+    """Return the source of a plugin. ``plugin`` is an installed variant's name, or a module or object with the hooks.
 
     Raises:
         PluginError: no installed variant has that name, or the object has no record.
@@ -137,5 +137,5 @@ SUBJECT = instance_of("a VariantUnderTest", VariantUnderTest)
 
 
 def restricted(subject: VariantUnderTest, **parts: Any) -> VariantUnderTest:
-    """Return a variant whose copies are drawn from only these ``spaces``, ``dtypes`` or ``targets``."""
+    """Return the variant under test, with copies of only these ``spaces``, ``dtypes`` or ``targets``."""
     return attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, **parts))

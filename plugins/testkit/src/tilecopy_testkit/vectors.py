@@ -37,12 +37,12 @@ from tilecopy_core.errors import checked, short_repr
 from .counterexample import Counterexample
 from .validators import Number, system_reason, typed_fields
 
-AS_RECORDED = "the results of the emulator must be equal to those recorded on the GPU"
+AS_RECORDED = "the results of the emulator must be equal to the results recorded on the GPU"
 
 
 @attrs.frozen(field_transformer=typed_fields)
 class RecordedLaunch:
-    """A frozen record of one launch: a kernel, its arguments, and their contents after the launch on a GPU.
+    """A frozen record of one launch on a GPU: the kernel, the arguments, and the arrays after the launch.
 
     Attributes:
         name: what the launch tests.
@@ -73,7 +73,7 @@ class RecordedLaunch:
         ]
 
     def replay(self) -> None:
-        """Run the launch on the emulator, and compare the arrays with the recorded ones.
+        """Run the launch on the emulator, and compare the arrays with the recorded arrays.
 
         Raises:
             Counterexample: a byte differs from the recorded one, or the emulator rejects the kernel.
