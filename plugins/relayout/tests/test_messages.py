@@ -63,7 +63,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a (b c) -> c a b", c=4),
             tc.RequestError,
-            "axes: pattern 'a (b c) -> c a b': the known lengths must divide the dimension's 6 elements, got 4",
+            "axes: pattern 'a (b c) -> c a b': the product of known lengths must divide 6 elements, got 4",
         ),
         (lambda: run("(a b -> b a"), tc.RequestError, "axes: pattern '(a b -> b a': '(' was never closed"),
         (

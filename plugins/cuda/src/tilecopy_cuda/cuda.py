@@ -83,7 +83,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return why this machine cannot run ``kernel``, else None. Without ``kernel``, check only for a GPU."""
+        """Return why this machine cannot run ``kernel`` (by default, why it has no usable GPU), else None."""
         try:
             devices = self.devices()
         except LaunchError as error:
@@ -97,7 +97,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- loading
 
     def load(self, kernel: BuiltKernel, ordinal: int) -> LoadedKernel:
-        """Return a kernel loaded on a device. Equal PTX is loaded once. The device's context must be current.
+        """Load a kernel once per device and return the loaded kernel. The device's context must be current.
 
         Raises:
             LaunchError: the device cannot run the target, or the driver rejects the PTX; the message has its log.
@@ -391,7 +391,7 @@ class CudaExecutor:
                 if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
                         f"{where}: these arrays overlap in host memory. The address of {parameter.name} must be a multiple of "
-                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the lowest array: declare "
+                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the lowest address: declare "
                         f"align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart

@@ -50,7 +50,7 @@ class DeviceArray:
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
             raise LaunchError(
-                f"DeviceArray: shape must be integers of at least 0, and the array less than 2**49 bytes, got {short_repr(shape)}"
+                f"DeviceArray: shape must be integers of at least 0 that give less than 2**49 bytes, got {short_repr(shape)}"
             )
         self._executor, self._device = executor or CudaExecutor(), device
         if not self.nbytes:
@@ -140,7 +140,7 @@ def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
 def time_on_device(
     executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0
 ) -> float:
-    """Return the median time of a launch on the legacy stream in seconds, measured by device events.
+    """Return the median time in seconds of one launch on the legacy stream, measured by device events.
 
     Args:
         executor: the executor whose context and driver are used.

@@ -146,7 +146,7 @@ class Driver:
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """Call a function of the driver and return its value, or a list of its values. Error messages begin with ``what``."""
+        """Call a driver function and return the result, or a list of results. Error messages begin with ``what``."""
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
             raise self.error(what or function, code)
@@ -266,7 +266,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access. Return None if kernels on one GPU can then access another GPU's memory, else the reason.
+        """Enable peer access. Return None if GPU ``ordinal`` can access the memory at ``address``, else the reason.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -287,7 +287,7 @@ class Driver:
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
-        """Enable access of one GPU to another GPU's memory, once. Return False if the hardware does not allow this."""
+        """Enable access of GPU ``ordinal`` to memory of GPU ``device``. Return False if the hardware cannot do this."""
         with LOCK:
             if (ordinal, device) not in self._peers:
                 pair = [self.call("cuDeviceGet", gpu) for gpu in (ordinal, device)]
@@ -317,7 +317,7 @@ class Driver:
 
     @contextmanager
     def event(self, flags: int = 0) -> Iterator[Any]:
-        """Yield a new event of the current context, and destroy it at the end."""
+        """Yield a new event of the current context, and destroy the event at the end."""
         event = self.call("cuEventCreate", flags)
         try:
             yield event
@@ -339,7 +339,7 @@ class Driver:
 
     @contextmanager
     def outside_capture(self) -> Iterator[None]:
-        """Return a context manager that allows calls such as module loading while any thread captures a stream.
+        """Return a context manager that allows calls such as module loading even while a thread captures a stream.
 
         The calls are not captured (cuThreadExchangeStreamCaptureMode, relaxed).
         """

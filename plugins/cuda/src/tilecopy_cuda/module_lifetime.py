@@ -1,4 +1,4 @@
-"""Records of kernels loaded on a device, and the unloading of modules that are no longer used.
+"""Records of kernels loaded on a device, and the unloading of CUDA modules that are no longer used.
 
 A built kernel, its cached and prepared launches and its launchers hold a :class:`LoadedKernel`. A graph that captured a launch holds
 its module, by a user object of the driver. The garbage collector may run anywhere, even during a capture. So a dropped module is
@@ -89,7 +89,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload the unused modules. If ``all`` is False, unload them only once there are enough for a batch."""
+        """Unload the unused modules. If ``all`` is False and there are fewer than a batch (32), unload none."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]

@@ -86,7 +86,7 @@ class ReadyLaunch:
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Write the computed parameters, such as tensor maps, to a buffer. Keep the kernel loaded for a graph under capture."""
+        """Write computed parameters, such as tensor maps. If a graph captures the stream, keep the kernel loaded."""
         if self.computed and buffer.computed_for != addresses:
             for place, make in self.computed:
                 data = make(addresses)
@@ -143,7 +143,7 @@ class ReadyLaunch:
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
                 raise LaunchError(
-                    f"kernel {self.kernel}: addresses must be unsigned 64-bit integers, got {short_repr(address)}"
+                    f"kernel {self.kernel}: each address must be an unsigned 64-bit integer, got {short_repr(address)}"
                 )
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:
@@ -210,7 +210,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. The parameter buffer begins with the addresses, so one write replaces all."""
+    """Return a launch of a loaded kernel. The parameter buffer begins with the addresses, so one write sets them."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

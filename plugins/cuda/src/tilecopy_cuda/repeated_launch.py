@@ -111,7 +111,7 @@ class RepeatedLaunch:
         return cls(launches, newest, key_of, rest_of, tensors, launch)
 
     def remember(self, arguments: Sequence[Any], ready: ReadyLaunch) -> None:
-        """Cache a launch for later calls with the same arguments at other addresses."""
+        """Cache a launch for later calls whose arrays differ only in address."""
         if len(self.launches) >= _MOST_LAUNCHES:
             self.launches.clear()
         self.launches[self.key_of(arguments)] = ready

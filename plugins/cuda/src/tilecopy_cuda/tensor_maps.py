@@ -18,7 +18,7 @@ _L2_256B = 3
 
 
 def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable[[TensorMapArgs], bytes]:
-    """Return a function that encodes tensor maps (128 bytes) by ``cuTensorMapEncodeTiled`` at address ``function``."""
+    """Return an encoder of tensor maps. ``function`` is the address of the driver's ``cuTensorMapEncodeTiled``."""
     u64, u32, pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
     call: Any = ctypes.CFUNCTYPE(
         ctypes.c_int, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer, *[ctypes.c_int] * 4

@@ -1,4 +1,4 @@
-"""The record of a copy that is exported as a function. The record has the arguments and PTX for inline assembly.
+"""The record of a copy that is exported as a function. The record has the arguments and the PTX.
 
 The copy's variant writes its instructions as in a kernel of KernelBuilder. :class:`FunctionBindings` gives it addresses, symbols
 and fragments. The inline assembly first moves the caller's values to its own registers, and at the end moves fragments back
@@ -68,7 +68,7 @@ class RegisterMove:
 
     @property
     def operands(self) -> tuple[AsmOperand, ...]:
-        """The operands of inline assembly that the move reads or writes. A fragment has one operand per word."""
+        """The inline assembly operands that the move reads or writes. A fragment has one operand per 32-bit word."""
         return tuple(AsmOperand(self.argument, word) for word in self.words or (None,))
 
 
@@ -130,7 +130,7 @@ class CopyFunction:
 
     @property
     def block_inputs(self) -> tuple[AsmOperand, ...]:
-        """The operands that the inline assembly only reads, numbered after the outputs. Joint copies read ``tid``."""
+        """The operands that the inline assembly only reads, numbered after the outputs."""
         written = set(self.block_outputs)
         operands = [operand for move in self.inputs for operand in move.operands if operand not in written]
         together = self.plan.request.scope.kind != "thread"
@@ -205,7 +205,7 @@ class FunctionBindings(Bindings):
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register with a symbol's value: the symbol's argument, or a special register if there is none."""
+        """Return the register with a symbol's value, which is read from an argument or else from a special register."""
         key = key_of_symbol(symbol)
         argument = self._arguments.get(key)
         if argument is None and symbol.register:
@@ -268,7 +268,7 @@ class FunctionBindings(Bindings):
 
 @checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
-    """Return the record with which a plan's copy is exported as a function in another language, such as CUDA C++.
+    """Return a record of a plan's copy for export as a function in another language, such as CUDA C++.
 
     Args:
         plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.

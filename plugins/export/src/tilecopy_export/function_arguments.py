@@ -120,7 +120,7 @@ def check_function_name(name: object) -> None:
         raise RequestError(f"{what} must be a C++ identifier and not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
-            f"{what} must not be reserved for the C++ implementation (two underscores in a row, or first _ and a capital), got {name!r}"
+            f"{what} must not be reserved for the C++ implementation (two underscores in a row, or a leading _ and a capital), got {name!r}"
         )
 
 
@@ -164,7 +164,7 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
 
 
 def cta_threads(plan: Plan) -> int:
-    """Return the number of threads in the copy's CTA, or the largest possible number if the copy leaves this open."""
+    """Return the number of threads in the copy's CTA, or the largest possible number if it is unknown."""
     request = plan.request
     return request.active.cta_threads or (request.scope.threads if request.scope.kind == "cta" else MAX_CTA_THREADS)
 

@@ -70,7 +70,7 @@ class Term:
 
 @frozen
 class DimensionTerms:
-    """A frozen record of one dimension in a pattern: the dimension's terms, and the index of the first character.
+    """A frozen record of one dimension in a pattern: the terms, and the index of the dimension's first character.
 
     The slowest term is the first. A dimension ``1`` has no terms.
     """
@@ -158,7 +158,7 @@ class Pattern:
         product = prod(known[term.text] for term in terms if term.text in known)
         if open_terms:
             if product == 0 or extent % product:
-                self.error(group.at, f"the known lengths must divide the dimension's {extent} elements, got {product}")
+                self.error(group.at, f"the product of known lengths must divide {extent} elements, got {product}")
             known[open_terms[0].text] = extent // product
         elif product != extent:
             factors = "1" if not terms else " x ".join(f"{term.text}={known[term.text]}" for term in terms)

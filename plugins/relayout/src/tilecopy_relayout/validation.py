@@ -24,7 +24,7 @@ _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, a 1-D array or an iterator. At most one item more than the limit is read."""
+    """Return the items of a sequence, a 1-D array or an iterator. Reading stops one item past the limit of 64."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):

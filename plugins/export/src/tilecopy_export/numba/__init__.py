@@ -1,4 +1,4 @@
-"""Functions for Numba-CUDA kernels. They inline copies of tilecopy and the fences and waits that complete copies.
+"""Functions that Numba-CUDA kernels call. They insert the PTX of copies, and of fences and waits.
 
 ``device_function(plan)`` returns a function that a ``@cuda.jit`` kernel calls with the copy's operands. The other functions
 complete copies.

@@ -1,4 +1,4 @@
-"""Numba functions that commit and await asynchronous copies, and functions for fences and barriers."""
+"""Numba functions that commit and await asynchronous copies, and that execute fences and barriers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Functions that read the address, shape, strides and device of any framework's array, or create arrays for results."""
+"""Functions that read any framework's array (address, shape, strides, device) or create an array for a result."""

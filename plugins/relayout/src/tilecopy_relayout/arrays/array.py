@@ -48,7 +48,7 @@ class SideArray:
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
-        """Return a NumPy view of the memory with the shape and strides of ``side``. Keep the record alive with it."""
+        """Return a NumPy view of the memory with the shape and strides of ``side``. The view does not own memory."""
         low, high = self.memory.byte_bounds
         memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
         return np.ndarray(side.shape, dtype, memory, self.memory.start - low, side.strides_bytes)

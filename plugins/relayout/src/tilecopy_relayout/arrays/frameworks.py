@@ -124,7 +124,7 @@ class Torch(Framework):
         return None
 
     def mark_written(self, out: Any) -> None:
-        """Increment the tensor's version, so that torch detects this write to a tensor that a backward pass needs."""
+        """Increment the tensor's version. torch then detects an overwritten tensor that a backward pass needs."""
         sys.modules["torch"].autograd.graph.increment_version(out)
 
 

@@ -1,4 +1,4 @@
-"""Wrappers of private functions of torch, with the torch versions that have each function. Imports torch.
+"""Wrappers of private torch functions, with the torch versions that have each function. This module imports torch.
 
 If a release of torch changes a name, only this module needs a change.
 """
@@ -47,7 +47,7 @@ def must_see(tensor: torch.Tensor) -> bool:
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return True if torch must dispatch calls with a tensor, or if the tensor has no memory (``_is_zerotensor``)."""
+    """Return True if a tensor has no memory or torch must dispatch calls (``_is_zerotensor``, in torch 2.4 to 2.13)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 
@@ -66,7 +66,7 @@ def store_of(group: Any) -> Any:
 
 
 def timeout_of(group: Any) -> timedelta:
-    """Return a group's timeout from the backend, else from the store (``_get_backend``, ``_timeout``, 2.4 to 2.13)."""
+    """Return a process group's timeout (``_get_backend``, ``_timeout``, in torch 2.4 to 2.13)."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         if options is not None:
@@ -89,7 +89,7 @@ def symmetric_handle(tensor: torch.Tensor, group_name: str) -> Any:
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``, before 2.12 ``_SymmetricMemory``).
+    """Return True if a tensor is in symmetric memory (``is_symm_mem_tensor``, since torch 2.12).
 
     torch before 2.12 has no function for this. Its rendezvous looks up the memory first and then the group, so that for an unknown
     group it raises if the memory is symmetric, and returns None otherwise.

@@ -1,4 +1,4 @@
-"""The plan of a relayout of a sharded array. It says which boxes each rank sends to which rank, and needs no torch.
+"""The plan of a sharded relayout: which boxes each rank sends to which rank. This module does not need torch.
 
 A part is a range of one dimension. If a pattern splits this dimension, the range is a few boxes of the split dimensions. So
 the data from one rank to another are a few boxes, too. Each box is moved by its own relayout.
@@ -25,9 +25,9 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 @frozen
 class Strides:
-    """A frozen record of a box in one rank's memory. By default the box has the source's order of dimensions.
+    """A frozen record of a box in one rank's memory: offset, extents and strides.
 
-    The offset of its first element and the strides are in elements.
+    The offset of the first element and the strides are in elements. By default the dimensions have the source's order.
     """
 
     offset: int
@@ -85,13 +85,13 @@ class Shards:
                 yield tuple(low for low, _ in ranges), tuple(high - low for low, high in ranges)
 
     def in_source(self, box: Box, sender: int, strides: Sequence[int]) -> Strides:
-        """Return where a box is in the sender's part of the array, with ``strides`` in elements."""
+        """Return a box's memory in a sender's part of the array. ``strides`` has the part's strides in elements."""
         steps = self.moved.source_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.cuts[sender] * strides[self.shard_dim], box[1], steps)
 
     def in_result(self, box: Box, receiver: int, strides: Sequence[int]) -> Strides:
-        """Return where a box is in the receiver's part of the result, with ``strides`` in elements."""
+        """Return a box's memory in a receiver's part of the result. ``strides`` has the part's strides in elements."""
         steps = self.moved.destination_strides(strides)
         offset = sum(start * step for start, step in zip(box[0], steps, strict=True))
         return Strides(offset - self.out_cuts[receiver] * strides[self.out_shard_dim], box[1], steps)
@@ -190,7 +190,7 @@ class RankRequest(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> RankRequest:
-        """Return another rank's request, parsed from the string that :meth:`text` returned there."""
+        """Return the request that another rank sent as the string ``text``."""
         return cls(*ast.literal_eval(text))
 
 

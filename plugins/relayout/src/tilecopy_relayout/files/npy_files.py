@@ -40,7 +40,7 @@ class FileReport(TransferReport):
 
     @property
     def wall_gb_per_s(self) -> float:
-        """The throughput of the whole job in GB/s. Bytes that are read and bytes that are written both count."""
+        """The bytes read plus the bytes written, divided by the time of the whole job, in GB/s."""
         return 2 * self.bytes / self.wall_seconds / 1e9
 
 

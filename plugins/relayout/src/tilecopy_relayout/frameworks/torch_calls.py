@@ -1,4 +1,4 @@
-"""Relayouts of torch tensors, by a torch operator if torch must dispatch the call, else directly. Imports torch."""
+"""Relayouts of torch tensors, with a torch operator only if torch must dispatch the call. This module imports torch."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch at addresses of new alignment or on two GPUs. Raise CacheMissError if words are misaligned."""
+        """Launch at addresses of a new alignment, or on two GPUs. Raise CacheMissError if an address is misaligned."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError

@@ -72,7 +72,7 @@ class CheckedLaunch:
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
-    """Check and run a call. Return the result. ``on_launch`` gets the launch if it may be cached."""
+    """Check and run a call. Return the result. ``on_launch`` receives each launch that may be cached."""
     if call.stream is not None:
         stream_handle(call.stream)
     source = array_of("array", call.array)
@@ -154,7 +154,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
 
 
 def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) -> RelayoutSpec:
-    """Return a relayout between two arrays as one of words of 1 to 16 bytes, in the destination's order of dimensions.
+    """Convert a relayout to a copy of 1- to 16-byte words between two arrays, in the destination's dimension order.
 
     A word is as wide as the element's size, all strides and both addresses allow. An element of several words (12
     bytes, or a misaligned element) adds an innermost dimension on both sides.
@@ -170,7 +170,7 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
-    """Return a launcher of a relayout on GPUs, planned for the alignments of the two addresses."""
+    """Return a launcher of a relayout on GPUs, planned for the alignments of ``source`` and ``destination``."""
     with LOCK:
         from ..planner.plan import plan_of
     plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))

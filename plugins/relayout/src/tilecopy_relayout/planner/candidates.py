@@ -43,7 +43,7 @@ def candidates(problem: Problem) -> list[Tiling]:
 
 
 def orders(problem: Problem) -> list[tuple[int, ...]]:
-    """Return two orders in which CTAs may move the boxes: by destination strides, and by source strides."""
+    """Return the orders in which CTAs may move the boxes: by destination strides, and by source strides."""
     return list(dict.fromkeys((dims_by_stride(problem, "dst")[::-1], dims_by_stride(problem, "src")[::-1])))
 
 

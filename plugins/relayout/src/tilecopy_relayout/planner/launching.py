@@ -58,7 +58,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
-    """Relayout one NumPy array into another on the emulator. ``plan_for`` plans for two alignments in bytes."""
+    """Relayout a NumPy array into another on the emulator. ``plan_for`` returns a plan for two alignments in bytes."""
     for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
         _demand(name, array, side)
     if not destination.flags.writeable:

@@ -73,7 +73,7 @@ class Tiling:
         return [n for n in self.order if counts[n] > 1]
 
     def tiles_per_cta(self, problem: Problem) -> int:
-        """Return the number of boxes that a CTA moves in succession. They are adjacent along the fastest dimension.
+        """Return the number of boxes that a CTA moves in succession. The boxes are adjacent along one dimension.
 
         It is 2 if a box takes so much shared memory that few CTAs share an SM. Then the loads of the second box are in
         flight while the first is stored. In other cases, other CTAs hide the latency.
@@ -189,7 +189,7 @@ def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the number of elements in the widest vector along a dimension that is aligned everywhere in the array."""
+    """Return the number of elements in the widest vector that is aligned everywhere along a dimension of the array."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
@@ -204,7 +204,7 @@ class _ModeAllocator:
         self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add a mode of a dimension and return the mode's extent, the largest divisor of the rest up to ``most``."""
+        """Add a mode and return its extent, the largest divisor of the dimension's remaining extent up to ``most``."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         if extent > 1:
@@ -223,7 +223,7 @@ class _ModeAllocator:
 
 @lru_cache(maxsize=1024)
 def thread_values_of(problem: Problem, tiling: Tiling) -> ThreadValueLayout:
-    """Return the thread-value layout of a tiling. Vectors are contiguous in global memory. Adjacent lanes share a line.
+    """Return a tiling's thread-value layout. In global memory, vectors are contiguous, and adjacent lanes share a line.
 
     Eight lanes of 16 bytes access one line of 128 bytes of global memory. Four such groups are one word apart in shared
     memory, so that a warp accesses every bank once (see :func:`~tilecopy_relayout.planner.kernels.shared_layout`).
