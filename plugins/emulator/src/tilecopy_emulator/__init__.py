@@ -1,4 +1,4 @@
-"""An emulator that runs PTX without a GPU and reports what is undefined on hardware.
+"""An emulator that runs PTX without a GPU and reports behaviour that is undefined on hardware.
 
 It raises :class:`tilecopy.HazardError` for uninitialised memory or registers, races, misaligned or
 out-of-bounds accesses, missing waits, fences and barriers.

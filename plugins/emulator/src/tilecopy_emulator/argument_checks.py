@@ -1,4 +1,4 @@
-"""Checks of the arguments that callers pass. They run before the kernel, never during it."""
+"""Checks of the arguments that callers pass. The checks run before the kernel, never during a kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_flag(value: Any) -> bool:
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of a list or another sequence of at most ``MOST_ITEMS`` items, else None (also for a string)."""
+    """Return the items of a sequence of at most ``MOST_ITEMS`` items, else None. Strings and bytes give None."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

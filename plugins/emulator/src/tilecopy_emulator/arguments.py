@@ -137,7 +137,7 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """Return the module variable with a C++ or PTX name. Raise LaunchError if no variable or several have the name."""
+    """Return the module variable with a C++ or PTX name. Raise LaunchError if no variable or several match."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -369,7 +369,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"if the array is a field of a structure, pass Struct(array)"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: must have {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 

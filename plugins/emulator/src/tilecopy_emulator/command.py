@@ -151,7 +151,7 @@ class _EmulateCommand(ResultCommand):
 )
 @click.argument("file", type=FilePath())
 @click.argument("arguments", nargs=-1)
-@click.option("--entry", help="The kernel to run, if the file has several. For a C++ template, write axpy<float>.")
+@click.option("--entry", help="The kernel to run, if the file has several. Name a template instance as axpy<float>.")
 @click.option("--grid", callback=_dim3, default="1", show_default=True, help="Number of CTAs: X, X,Y or X,Y,Z.")
 @click.option("--block", callback=_dim3, help="Threads per CTA: X, X,Y or X,Y,Z. The default is the kernel's .reqntid.")
 @click.option("--cluster", callback=_dim3, help="CTAs per cluster. The default is the kernel's .reqnctapercluster.")
@@ -167,7 +167,7 @@ class _EmulateCommand(ResultCommand):
     "saves",
     callback=_assignments,
     multiple=True,
-    help="NAME=FILE.npy: write an array to a file after the run. NAME is a parameter or its index, a field of a structure (p.0), or a variable.",
+    help="NAME=FILE.npy: write an array to a file after the run. NAME is a parameter's name or index, a field of a structure (p.0), or a variable.",
 )
 @click.option(
     "--set",
@@ -194,7 +194,7 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
     file: Path, arguments: tuple[str, ...], entry: str | None, block: tuple[int, ...] | None, saves: list[tuple[str, Path]],
     values: list[tuple[str, Any]], target: str, options: tuple[str, ...], annotations: str | None, **launch: Any,
 ) -> Result:  # fmt: skip
-    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if it ends in .cu or .cuh.
+    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if its name ends in .cu or .cuh.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a float, null, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64, full:TYPE:SHAPE:VALUE or randint:TYPE:SHAPE:LOW:HIGH. A structure

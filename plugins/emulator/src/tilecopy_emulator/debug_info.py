@@ -42,7 +42,7 @@ class SourceLocation:
     caller: SourceLocation | None = None
 
     def chain(self) -> list[SourceLocation]:
-        """Return this location and the locations of its callers, innermost first."""
+        """Return this location, then the locations of the callers, innermost first."""
         places = [self]
         while (caller := places[-1].caller) is not None:
             places.append(caller)
@@ -81,7 +81,7 @@ class SourceLocation:
         return "".join(character if character.isprintable() else "?" for character in line[:_MOST_CHARACTERS])
 
     def lines(self, sources: Mapping[str, str]) -> list[str]:
-        """Return lines of a message: the innermost location outside library headers, then the location's callers."""
+        """Return message lines: the innermost location outside library headers, then the locations of the callers."""
         chain = self.chain()
         first = chain.index(self.outside_libraries())
         lines = []

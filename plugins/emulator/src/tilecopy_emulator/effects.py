@@ -41,7 +41,7 @@ Pieces = Callable[[Instruction], tuple[int, int]]
 
 @attrs.frozen
 class Effect:
-    """A row of the table: an opcode's kind and memory accesses.
+    """A row of the opcode table: an opcode's kind and memory accesses.
 
     Attributes:
         name: the opcode, or a dotted prefix of it.
@@ -310,7 +310,7 @@ def sections(program: Program) -> tuple[str, ...]:
 
 
 def shared_side_not_counted(opcode: tuple[str, ...]) -> str:
-    """Return an opcode's name if a copy engine accesses shared memory for it (not counted), else ``""``."""
+    """Return an opcode's name if the profile cannot count its shared-memory accesses, else ``""``."""
     effect = effect_of(opcode)
     touches = effect.by_engine == "always" or any(part.startswith("shared") for part in opcode)
     return effect.name if effect.by_engine and touches else ""

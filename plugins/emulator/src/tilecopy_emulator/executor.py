@@ -54,7 +54,7 @@ class EmulatorExecutor:
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Report:  # fmt: skip
-        """Run a kernel on host arrays (NumPy, or CPU arrays with DLPack) in place. ``stream`` has no effect.
+        """Run a kernel. It changes host arrays (NumPy, or CPU arrays with DLPack) in place. ``stream`` has no effect.
 
         Raises:
             LaunchError: an argument does not fit its parameter, the stream is not valid, or the grid is too large.

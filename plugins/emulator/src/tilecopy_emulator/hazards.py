@@ -171,7 +171,7 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Format the first lane's bytes as the instruction's type: ``1.5``, ``-3``, ``0x3f800000``, ``{1, 2}``."""
+    """Format the first lane's bytes as values of the instruction's type: ``1.5``, ``0x3f800000``, ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

@@ -1,4 +1,4 @@
-"""The C++ types of a kernel's parameters, from its mangled name (Itanium C++ ABI, section 5.1)."""
+"""The C++ types of a kernel's parameters, from the kernel's mangled name (Itanium C++ ABI, section 5.1)."""
 
 from __future__ import annotations
 

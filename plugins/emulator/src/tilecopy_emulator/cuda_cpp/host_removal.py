@@ -69,7 +69,7 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Return True if the head of the declaration contains one of these keywords."""
+        """Return True if the declaration, without the body, contains one of ``words``."""
         return any(token.text in words for token in self.head)
 
 
@@ -88,7 +88,7 @@ class SourceFile:
 
     @property
     def kernels(self) -> tuple[Declaration, ...]:
-        """The declarations of kernels."""
+        """The declarations of the file's kernels."""
         return tuple(entry for entry in self.declarations if entry.name and entry.has("__global__"))
 
 
@@ -245,7 +245,7 @@ class _Reader:
             else:
                 self._declaration(depth)
         if depth:
-            raise _UnclosedError("a brace is never closed")
+            raise _UnclosedError("the '{' of a namespace or class is never closed")
 
     def _skip(self) -> None:
         """Skip a bracket with its content."""

@@ -300,7 +300,7 @@ class Engines:
         self.committed[lanes] += 1
 
     def wait(self, lanes: Lanes, newest: int) -> None:
-        """Execute ``cp.async.wait_group``: at most ``newest`` groups stay pending; -1 is ``wait_all``."""
+        """Execute ``cp.async.wait_group``. At most ``newest`` groups stay pending; -1 stands for ``wait_all``."""
         machine = self.machine
         if not self.copies:
             return
@@ -430,7 +430,7 @@ class Engines:
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """Execute ``cp.async.bulk.wait_group``: complete all groups except ``newest``, or only the groups' reads."""
+        """Execute ``cp.async.bulk.wait_group``. Complete all but ``newest`` groups, or only the groups' reads."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

@@ -294,7 +294,7 @@ class Mbarriers:
             barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute an asynchronous operation's arrival. It releases ``clock``, the issuing lane's, at cluster scope."""
+        """Execute an asynchronous operation's arrival, which releases the issuing lane's ``clock`` at cluster scope."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -324,7 +324,7 @@ class Mbarriers:
         self.machine.launch.version += 1
 
     def complete_tx(self, barrier: Mbarrier, count: int, lane: int) -> None:
-        """Subtract the bytes of a completed operation from the tx-count."""
+        """Subtract the bytes of a completed operation from the mbarrier's tx-count."""
         one = np.array([lane])
         self.add_tx(barrier, -count, one, 0)
         if self.test(barrier):

@@ -33,7 +33,7 @@ class Participation:
         """The number of executions per copy and thread, shape (CTAs, threads), and the place of one instruction of the copy."""
 
     def count(self, copy: Copy, lanes: Lanes, thread_ids: Any) -> None:
-        """Count an execution of a copy by lanes."""
+        """Count one execution of a copy for each lane."""
         machine = self._machine
         what = f"{copy.name}: tid must be the thread's index among the {copy.threads} threads of the copy"
         say = lambda at: f"{what}, got {int(thread_ids[at])}"  # noqa: E731

@@ -28,7 +28,7 @@ class GlobalAccesses(ShadowedMemory):
         self.arrays = machine.launch.memory.arrays
 
     def spread(self, lanes: Lanes, addresses: Any) -> Any:
-        """Return addresses with a row for each lane and a column for each cluster of the batch."""
+        """Broadcast addresses to a row per lane and a column per cluster of the batch."""
         shape = (self.machine.size(lanes), self.machine.copies)
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
@@ -110,7 +110,7 @@ class GlobalAccesses(ShadowedMemory):
     def note_read(
         self, array: GlobalArray, lanes: Lanes, offsets: Any, access: AccessKind, *, remember: bool = True
     ) -> None:
-        """Check and record a read of one array. Only log an ordinary read of an array without shadow memory."""
+        """Check and record a read of one array. Without shadow memory, an ordinary read is only logged."""
         if access.read_only:
             array.constant.append((offsets, access.bytes))
             if len(array.constant) > LOG_ENTRIES:

@@ -77,7 +77,7 @@ class Memories(Registers):
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes after all checks of the access. ``origins`` has shape (n, access.bytes); 0: a defined byte."""
+        """Write bytes after all checks of the access. ``origins`` has shape (n, access.bytes), 0 for defined bytes."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return

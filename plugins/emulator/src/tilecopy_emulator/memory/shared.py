@@ -143,7 +143,7 @@ class SharedMemory(ShadowedMemory):
             by[lane] = (machine.launch.time.now, machine.at)
 
     def end_cta(self, cta: int, ending: Any) -> None:
-        """Check that the accesses of other CTAs to a CTA's shared memory happen before that CTA exits."""
+        """Check that other CTAs' accesses to an exiting CTA's shared memory happen before the exit."""
         machine, order = self.machine, self.machine.order
         for lane, (time, at) in self.remote.get(cta, {}).items():
             if lane // machine.threads == cta:
@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return a message's name for bytes of the batch's shared memory, such as ``tile bytes 4 to 7``."""
+        """Return a name for bytes of the batch's shared memory, such as ``tile bytes 4 to 7``, for a message."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return a message's name for the bytes at an offset in a CTA's shared memory."""
+        """Return a name for the bytes at an offset in a CTA's shared memory, for a message."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"

@@ -167,7 +167,7 @@ class Cursor:
             pass
 
     def skip_braces(self) -> None:
-        """Skip a block in braces. Braces of operands must be closed before the semicolon of their statement."""
+        """Skip a block in braces. Operands must close all braces before the statement's semicolon."""
         operands: set[int] = set()
         opened = [self.expect("{")]
         while opened:

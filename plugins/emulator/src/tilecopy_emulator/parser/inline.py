@@ -136,7 +136,7 @@ def _takes(function: Function, arguments: int, results: int) -> bool:
 
 
 class Definitions:
-    """The definitions of a module by name."""
+    """The variables, functions and entries of a PTX module, by name."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}

@@ -154,10 +154,10 @@ def place(
     assert isinstance(item, (int, float))
     if type[0] == "f" or type == "bf16":
         if type not in ("f32", "f64") or isinstance(item, int):
-            c.fail(f"the initial value {item} must be a .{type}", line)
+            c.fail(f"the initial value must have the type .{type}, got {item}", line)
         _put(raw, at, np.array(item, "f4" if type == "f32" else "f8").tobytes())
     elif isinstance(item, float) and type[0] != "b":
-        c.fail(f"the initial value {item} must be a .{type}", line)
+        c.fail(f"the initial value must have the type .{type}, got {item}", line)
     else:
         _put(raw, at, (int(item) & ((1 << size * 8) - 1)).to_bytes(size, "little"))
 
