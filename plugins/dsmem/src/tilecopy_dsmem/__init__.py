@@ -81,7 +81,7 @@ def cluster_launch(request: CopyRequest) -> str | None:
 
 
 def remote_rank(request: CopyRequest) -> str | None:
-    """Check that ``remote_cta_id=`` is a rank in the cluster, or below 16 if the cluster size is unknown."""
+    """Check that ``remote_cta_id=`` is a rank in the cluster. An unknown cluster size counts as 16 CTAs."""
     rank = request.options.get("remote_cta_id")
     if rank is None:
         return None

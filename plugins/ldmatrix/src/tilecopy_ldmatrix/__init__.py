@@ -47,7 +47,7 @@ def words_of_32_bits(request: CopyRequest) -> str | None:
     """Check that the fragment's registers have 32 bits."""
     fragment, _ = fragment_and_memory(request)
     bits = max(fragment.buffer.dtype.bits, fragment.buffer.memory.dtype.bits)
-    return f"the registers of {fragment} must have 32 bits, got {bits}" if bits > 32 else None
+    return f"the registers of {fragment} must have 32 bits, got {bits} bits" if bits > 32 else None
 
 
 PREDICATE = (

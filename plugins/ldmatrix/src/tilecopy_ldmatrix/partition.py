@@ -113,7 +113,7 @@ class MatrixPartition:
         return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: ``(thread, register element)`` or a memory element offset."""
+        """Return ``(destination, source)`` per element: a ``(thread, register element)`` and a memory offset."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -370,7 +370,7 @@ def _why_misaligned(
         if isinstance(digit.step, int) and digit.step * size % ROW_BYTES:
             return (
                 f"the distance in {other.buffer.name} from the row of lane 0 to the row of lane {digit.stride} must be a multiple of {ROW_BYTES} "
-                f"bytes, got {digit.step * size}"
+                f"bytes, got {digit.step * size} bytes"
             )
     steps = [Iter(digit.extent, digit.step) for digit in (*warps, *rows) if not digit.replica and digit.extent > 1]
     steps += [Iter(piece.extent, piece.step) for piece in remaining]

@@ -48,7 +48,7 @@ def by_thread(value: Int | Condition, cta_threads: int) -> Any:
 
 @frozen
 class Digit:
-    """A frozen record of one iter along a thread axis. A thread's digit is ``(index - first) // stride % modulus``.
+    """A frozen record of one digit of a thread's index along an axis: ``(index - first) // stride % modulus``.
 
     Attributes:
         first: index of the first owner along the axis.
@@ -178,7 +178,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
         if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
             return f"add an offset along {axis} to the layout to select the thread that stores, such as layout=... + 0 @ {axis}"
-    return "add axes that distinguish the threads to the layout"
+    return "give the layout axes that distinguish the threads"
 
 
 def thread_axes(fragment: Region) -> list[Axis]:

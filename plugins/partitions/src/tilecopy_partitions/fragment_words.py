@@ -7,7 +7,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 
 
 def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-    """Return the registers with the ``bits`` bits from element ``start_elem`` on, or None if they share a register."""
+    """Return the registers from element ``start_elem`` on if ``bits`` bits fill whole registers, else None."""
     words = ptx.fragment(buffer)
     first, word = start_elem * buffer.dtype.bits, words[0].bits
     if first % word or bits % word:

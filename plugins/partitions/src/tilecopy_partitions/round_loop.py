@@ -198,7 +198,7 @@ def _cp_async(
 
 
 class AddressBase:
-    """Addresses in one buffer. Addresses with small constant differences share a base register.
+    """Addresses in one buffer. Addresses that differ by a small constant share a base register.
 
     ``varying`` is the base, an element offset. A swizzle is applied to each offset; in shared memory, offsets that differ by
     whole periods of it share a register. With ``whole``, the register of each address without its immediate is an address

@@ -47,7 +47,7 @@ def matrix_descriptor(
 
 
 def plus_units(ptx: PtxBuilder, descriptor: Register, units: int) -> Register:
-    """Return a matrix descriptor whose start address is ``16 * units`` bytes after that of ``descriptor``."""
+    """Return a matrix descriptor that starts ``16 * units`` bytes after ``descriptor``."""
     return _plus(ptx, descriptor, units) if units else descriptor
 
 

@@ -29,7 +29,7 @@ class Side:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """The swizzle that is applied to the offsets, or None if there is none."""
+        """The swizzle that is applied to the element offsets, or None without a swizzle."""
         return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
@@ -114,7 +114,7 @@ def guards_of(*regions: Region) -> tuple[Guard, ...]:
 
 @frozen
 class VectorPartition:
-    """A frozen record of ``outer`` rounds. In each, all ``threads`` threads copy ``vec`` contiguous elements each.
+    """A frozen record of ``outer`` rounds. In each round, ``threads`` threads copy ``vec`` contiguous elements each.
 
     Attributes:
         narrowed: why each wider width was not taken, widest first.
@@ -235,7 +235,7 @@ class Run:
                     f"{buffer.name}: the innermost stride must be 1 for a vector of {vec} elements, got {tail.stride}"
                 )
             if tail.extent % vec:
-                return f"{buffer.name}: contiguous runs must be multiples of {vec} elements, got {tail.extent}"
+                return f"{buffer.name}: contiguous runs must be multiples of {vec} elements, got {tail.extent} elements"
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: strides must be multiples of {vec} elements, got {it.stride}"

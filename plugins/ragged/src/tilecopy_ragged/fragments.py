@@ -65,7 +65,7 @@ class FragmentElements:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: ``(thread, register element)``, memory offset or fill (None)."""
+        """Return each ``(destination, source)``: a ``(thread, register element)``, a memory offset, or None to fill."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)

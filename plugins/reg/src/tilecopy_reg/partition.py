@@ -96,11 +96,11 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the part of the coordinate in bounds check ``number`` that depends on the thread's index."""
+        """Return the part of bounds check ``number``'s coordinate that depends on the thread's index."""
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: ``(thread, register element)``, memory offset or fill (None)."""
+        """Return each ``(destination, source)``: a ``(thread, register element)``, a memory offset, or None to fill."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer

@@ -35,7 +35,7 @@ class ElementMap:
 
 
 def map_elements(request: CopyRequest) -> ElementMap:
-    """Return the source of each destination element: the holder in the same warp with the nearest thread index."""
+    """Return the source of each destination element: the nearest thread of the same warp that holds the element."""
     dst, src = thread_values(request, request.dst), thread_values(request, request.src)
     count = request.dst.size
     source_keys, wanted = (side.thread // WARP_THREADS * count + side.element for side in (src, dst))

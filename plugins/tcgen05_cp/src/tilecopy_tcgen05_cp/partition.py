@@ -297,7 +297,7 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
     bits = buffer.dtype.bits
     pitch_bytes, group_bytes = (stride * bits // 8 for stride in strides)
     if pitch_bytes not in MODES or any(stride * bits % (UNIT_BYTES * 8) for stride in strides):
-        return f"source {buffer.name}: the row stride must be 16 (no swizzle), 32, 64 or 128 bytes for a descriptor, got {pitch_bytes}"
+        return f"source {buffer.name}: the row stride must be 16 (no swizzle), 32, 64 or 128 bytes for a descriptor, got {pitch_bytes} bytes"
     name, _, _ = MODES[pitch_bytes]
     needed, plain, period = swizzle(name, buffer.dtype), swizzle("none", buffer.dtype), _period(pitch_bytes)
     most_bytes = (2**14 - 1) * UNIT_BYTES
@@ -313,7 +313,7 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
-            f"the stride of 8-row groups must be a multiple of {period} from 0 to {most_bytes} bytes, got {group_bytes}",
+            f"the stride of 8-row groups must be a multiple of {period} from 0 to {most_bytes} bytes, got {group_bytes} bytes",
         ),
     )
     return next((f"source {buffer.name}: {why}" for holds, why in rules if not holds), None)

@@ -12,7 +12,7 @@ from .transfers import LaneTransfer, TransferPartition
 
 
 def emit(request: CopyRequest, partition: TransferPartition, ptx: PtxBuilder, *, wait: bool) -> None:
-    """Emit the instructions of a copy: the address of each warp, the loads or stores, and the wait."""
+    """Emit the instructions of a copy: each warp's tensor memory address, the loads or stores, and the wait."""
     fragment, tensor = fragment_and_memory(request)
     kind = "st" if request.dst is tensor else "ld"
     warp, (first, last) = ptx.thread_index(request.scope) // LANES % partition.period, partition.warps

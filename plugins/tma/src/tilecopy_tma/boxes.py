@@ -49,7 +49,7 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of ``extent`` coordinates along dimension ``dim`` of the global region, ``unit`` apart.
+    """A frozen record of ``extent`` coordinates along dimension ``dim`` of the global region, in steps of ``unit``.
 
     In shared memory, before the swizzle, they are ``shared`` elements apart.
     """
@@ -152,7 +152,7 @@ def _may_be_contiguous(array: Region) -> bool:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """Return the strides of an array in elements, or None if its layout has an offset, a swizzle or several iters per dimension.
+    """Return an array's element strides, or None if the layout has an offset, a swizzle or several iters per dimension.
 
     A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
     """
@@ -225,7 +225,7 @@ def _of_pieces(
     room = MOST_DIMENSIONS - 1 - len(fixed) - len(others)
     if room < 0:
         return Decline(
-            f"{array} must fit in the {MOST_DIMENSIONS} dimensions of a tensor map, but needs {MOST_DIMENSIONS - room}"
+            f"{array} must fit in the {MOST_DIMENSIONS} dimensions of a tensor map, but needs {MOST_DIMENSIONS - room} dimensions"
         )
     span = SPAN_BYTES[mode] // size
     pitch, open_ = 1, True
@@ -389,5 +389,5 @@ def never_negative(region: Region) -> str | None:
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:
-            return f"{region}: a tensor store must not begin at a negative coordinate, but may do so in dimension {dim} (PTX ISA 9.7.9.27.1.1)"
+            return f"{region}: a tensor store must not begin at a negative coordinate, but the coordinate in dimension {dim} may be negative (PTX ISA 9.7.9.27.1.1)"
     return None

@@ -33,7 +33,7 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 def tile_is_whole(request: CopyRequest) -> str | None:
-    """Check that the tile is inside its buffer, because a tensor copy reads whole boxes."""
+    """Check that the tile is inside the shared buffer, because a tensor copy reads whole boxes."""
     if request.may_exceed_bounds and guards_of(request.src):
         return f"{request.src} must not exceed its buffer, because a tensor copy reads whole boxes from shared memory"
     return None

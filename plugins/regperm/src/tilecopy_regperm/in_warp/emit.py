@@ -21,7 +21,7 @@ FULL_MASK, CLAMP = Hex(0xFFFFFFFF), Hex(0x1F)
 
 
 def emit(partition: LanePermutation, ptx: PtxBuilder) -> None:
-    """Emit the instructions. Every lane of a warp executes each shuffle, but only lanes with destination elements write registers."""
+    """Emit shuffles for all lanes of a warp, then register writes for the lanes that hold destination elements."""
     dst, src = partition.dst.buffer, partition.src.buffer
     lanes = _Lanes(ptx)
     if owner_conditions(partition.source_digits, ptx.tid, ptx.cta_threads, store=False):
