@@ -45,7 +45,7 @@ def tilecopy() -> None:
     """
 
 
-@tilecopy.command(short_help="Copy an array file tile by tile, and verify it.")
+@tilecopy.command(short_help="Copy an array file tile by tile, and verify the result.")
 @click.argument("source", type=FilePath())
 @click.argument("destination", type=FilePath())
 @click.option("--tile", type=Tile(), default="128x64", show_default=True, help="Rows and columns of a tile.")
@@ -54,11 +54,11 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
-@click.option("--variant", help="Variant that must do the copy. Default: the first that accepts, by priority.")
+@click.option("--variant", help="Variant that must do the copy. Default: by priority among the accepting variants.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
-    """Copy an array file tile by tile through shared memory, and verify it.
+    """Copy an array file tile by tile through shared memory, and verify the result.
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. DESTINATION is written only if every byte of the
     result is equal to the input's. If DESTINATION exists, its mode, owner and links are preserved. Tiles at the edges
@@ -113,7 +113,7 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="List only variants of this operation. Default: both."),
+    click.option("--op", type=Choice("op", OPS), help="Operation of the listed variants. Default: both operations."),
     click.option(
         "--target",
         "targets",

@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return the record of the variant with this name, or None if the name is None or not installed."""
+    """Return the record of the variant with this name, or None if ``variant`` is None or not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -77,7 +77,7 @@ _HOW = (
         help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
-    click.option("--variant", help="Variant that must do the copy. Default: the first that accepts, by priority."),
+    click.option("--variant", help="Variant that must do the copy. Default: by priority among the accepting variants."),
 )
 
 
@@ -87,7 +87,7 @@ def copy_options(command: Callable[..., Result]) -> Any:
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds ``more`` and the options for a copy's regions, scope and fill value to a command."""
+    """Return a decorator that adds command-line options: ``more``, and a copy's regions, scope and fill value."""
     return lambda command: _in_words(command, more)
 
 
@@ -118,7 +118,7 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         click.option(
             "--outside",
             type=Fill(),
-            help="Let regions exceed their arrays. Elements from outside get this value, or are not copied (keep).",
+            help="Value for elements that a region reads outside its array. keep: these elements are not copied.",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

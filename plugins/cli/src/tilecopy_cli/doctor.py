@@ -34,7 +34,7 @@ class DoctorCheck:
 
     @property
     def found(self) -> bool:
-        """True if this part works on this machine."""
+        """True if the checked part works on this machine."""
         return self.state == "found"
 
 

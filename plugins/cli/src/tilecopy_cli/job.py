@@ -40,7 +40,7 @@ class TiledCopy:
 
 @attrs.frozen(eq=False)
 class TransferReport:
-    """A frozen record of a finished job that moved an array from one file to another and verified it.
+    """A frozen record of a finished job that copied an array from one file to another and verified the copy.
 
     Attributes:
         shape, dtype, bytes: the array's shape, dtype and number of bytes.

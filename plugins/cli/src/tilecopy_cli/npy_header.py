@@ -79,7 +79,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         with suppress(Exception):  # NumPy's dtypes raise anything
             return Header(descr, np.lib.format.descr_to_dtype(readable), fortran_order, shape)
     raise FileError(
-        f"{name}: {UNREADABLE}: NumPy does not know the dtype {short_repr(descr)}; save a view of it, such as a.view('V2')"
+        f"{name}: {UNREADABLE}: NumPy does not know the dtype {short_repr(descr)}; save a view such as a.view('V2')"
     )
 
 

@@ -63,7 +63,7 @@ def _unknown_groups(package: Installed) -> Iterator[str]:
     try:
         text = package.metadata.read_text("entry_points.txt") or ""
     except UnicodeDecodeError:
-        yield "entry_points.txt must be UTF-8, so that tilecopy can read its groups: save it as UTF-8"
+        yield "entry_points.txt must be UTF-8, so that tilecopy can read the entry-point groups: save the file as UTF-8"
         return
     if text.startswith("\ufeff"):
         yield "entry_points.txt must not start with a byte order mark, because the first group is then ignored: save the file without the mark"

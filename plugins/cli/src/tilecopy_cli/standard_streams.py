@@ -67,7 +67,7 @@ def end_by(number: int) -> NoReturn:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print each warning on one line, without its source text."""
+    """Print each warning on one line, without the line of source code."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         say(f"tilecopy: {category.__name__}: {message}")

@@ -23,7 +23,7 @@ CHUNK = 16
 
 
 def shared_side(trace: CopyTrace) -> CopySide:
-    """Return the copy's side in shared memory. Raise RequestError if threads access no shared memory."""
+    """Return the source or destination that threads access in shared memory. Raise RequestError if there is none."""
     for side in trace.sides:
         if side.space == "shared" and side.by_threads:
             return side

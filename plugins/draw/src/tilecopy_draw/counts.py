@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return counts: requests, sectors or wavefronts, and ``least``, the minimum number of sectors or wavefronts."""
+    """Return the counts of requests and of sectors (global) or wavefronts (shared), and the minimum as ``least``."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -157,7 +157,7 @@ def _region_of(x: Any) -> Any:
 
 
 def data_of(trace: CopyTrace) -> dict[str, Any]:
-    """Return the trace of a copy as plain data: instructions, accesses, and the source element of each element."""
+    """Return the trace of a copy as plain data: instructions, accesses, and each destination element's source."""
     request = trace.request
     trace_data: dict[str, Any] = {
         "copy": str(request),

@@ -127,7 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return a grid of the registers of a box. Only ``elements`` are drawn; the default is the selected elements."""
+    """Return a grid of the registers that hold a box. Draw only ``elements``, by default the selected elements."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:
@@ -158,7 +158,7 @@ def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = N
 
 
 def side_title(side: CopySide) -> str:
-    """Return the title of a side's panel, with the words ``by coordinate`` or ``by byte address``."""
+    """Return the title of a source or destination panel, with the words ``by coordinate`` or ``by byte address``."""
     how = "by byte address" if side.space == "shared" else "by coordinate"
     what = "registers of" if side.space == "local" else side.space
     return f"{side.name.capitalize()}: {what} {side.label}, {how}"

@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the index of the piece that covers each offset, or -1 if none does. Of equal starts, the first is used."""
+    """Return the index of the piece that covers each offset, or -1. If pieces start at the same byte, use the first."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)
@@ -94,12 +94,12 @@ class CopySide:
 
     @property
     def space(self) -> str:
-        """The state space of the side's memory."""
+        """The state space of the source or destination."""
         return self.region.buffer.space
 
     @property
     def label(self) -> str:
-        """The name of the side's buffer."""
+        """The name of the source or destination buffer."""
         return self.region.buffer.name
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. The fragment has ``threads`` threads."""
+    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` threads hold a fragment."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):
@@ -226,7 +226,7 @@ def _fragment_places(
 
 
 def run_copy(plan: tc.Plan) -> CopyTrace:
-    """Run a copy with marked bytes on the emulator, and return its trace."""
+    """Run a copy with marked bytes on the emulator, and return the trace."""
     request, variant = plan.request, plan.variant
     harness = DrawHarness(request, variant)
     kernel = harness.build()

@@ -129,7 +129,7 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
     """Return a dict from each coverage dimension, such as ``dtype`` or ``scope``, to the value of the copy."""
     asked = properties.request_of(subject, d)
-    assert asked is not None, "the copy must be lowered"
+    assert asked is not None, "the variant must lower the copy"
     request = asked[1]
     partition = properties.partition_of(subject, request)
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]

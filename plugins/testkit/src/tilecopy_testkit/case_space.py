@@ -1,4 +1,4 @@
-"""The class of the copies that can be drawn for a variant, and the sources of random choices."""
+"""The set of copies that can be drawn for a variant, and the sources of random choices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Draw(Protocol):
 
 
 class Seeded:
-    """A source of random choices from a seed."""
+    """A source of random choices that a seed determines."""
 
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secret

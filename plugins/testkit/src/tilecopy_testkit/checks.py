@@ -39,7 +39,7 @@ FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 """The least long stride, the modulus that it preserves, the most steps along it, and the most bytes of an array."""
 FALLBACK = "tilecopy_testkit_fallback"
-ON_GPU = "the results of the GPU must be equal to the oracle's"
+ON_GPU = "the results of the GPU must be equal to the results of the oracle"
 
 
 Lowered = tuple[CopyCase, tc.BuiltKernel]
@@ -91,7 +91,7 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that steps for the record's completion are known, and that it is ``barrier`` for a synchronous copy."""
+    """Check that the record's completion has known steps, and that a synchronous copy completes with ``barrier``."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
         why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
@@ -161,7 +161,7 @@ def assembles(subject: VariantUnderTest) -> int:
 
 
 def same_elsewhere(subject: VariantUnderTest, count: int = 12) -> bool:
-    """Compare the variant's answers here and in two new processes. Return False if these cannot import the plugin."""
+    """Compare the variant's answers in three processes. Return False if a new process cannot import the plugin."""
     cases = sorted((case_of_seed(subject.case_space, f"elsewhere {number}") for number in range(count)), key=_size)
     here = answers(subject, cases)
     remote_answers = answers_elsewhere(subject, cases, (1, 2))
@@ -282,7 +282,7 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
     if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "the copy must move the same elements in a large and in a small array", far, kernel, line)
+        raise shown(FAR, "the copy must give the same elements in a large array as in a small array", far, kernel, line)
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:

@@ -1,4 +1,4 @@
-"""Hook wrappers that record each hook's side effects and count the function calls that it makes."""
+"""Hook wrappers that record each hook's side effects and count the function calls of the hook."""
 
 from __future__ import annotations
 

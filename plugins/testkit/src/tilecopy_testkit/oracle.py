@@ -1,4 +1,4 @@
-"""The oracle: the result of a copy, computed in plain NumPy from the definition of a layout, independent of the lowering.
+"""The oracle: NumPy code that computes the result of a copy from the layouts alone, without lowering the copy.
 
 Arrays hold the memories of the operands as bytes. The last axis has the bytes of one element or register:
 
@@ -28,19 +28,19 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return element addresses in row-major order, in elements: ``offset`` plus sums of coordinate times stride."""
+    """Return element addresses in row-major order: ``offset`` plus sums of coordinates times strides, in elements."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return a swizzled address: XOR ``swizzle_len`` bits from bit ``per_element`` with bits ``atom_len`` higher."""
+    """Return a swizzled address: XOR the ``swizzle_len`` bits at ``per_element`` with the bits ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
 
 
 def coordinates(extents: Sequence[int]) -> Any:
-    """Return the coordinates of a box in row-major order, from 0, as an array of shape ``(elements, dimensions)``."""
+    """Return the coordinates of a box's elements in row-major order, as an array ``(elements, dimensions)``."""
     grids = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
 
@@ -163,8 +163,9 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
     """Raise RequestError if ``memory`` is not a C-contiguous array of bytes with this shape."""
     fits = isinstance(memory, np.ndarray) and memory.dtype == np.uint8 and memory.shape == shape
     if not fits or not memory.flags.c_contiguous:
-        rule = f"must be a C-contiguous array of uint8 with shape {shape}"
-        raise tc.RequestError(f"{where}: {name} {rule}, got {short_repr(memory)}")
+        raise tc.RequestError(
+            f"{where}: {name} must be a C-contiguous array of uint8 with shape {shape}, got {short_repr(memory)}"
+        )
 
 
 @checked(case=CASE, arrays=Validator("two arrays, the bytes of source and destination", lambda value: len(value) == 2))

@@ -30,15 +30,15 @@ PURE = "hooks must give equal answers to equal requests, and must not print, rea
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise an exception"
 QUICK = "hooks must be quick"
 PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
-EXACTLY_ONCE = "every element must be moved exactly once"
+EXACTLY_ONCE = "the copy must move every element exactly once"
 AGREES = "the partition must move each element to the location that the layouts define"
 WIDE = "vectors must be as wide as a brute-force search finds, unless the suite expects narrower vectors"
 DETERMINISTIC = "the same request must give the same PTX"
 OWN_OPERANDS = "the PTX must use only operands that the emit hook received"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
-EMITS = "a copy that was accepted and partitioned must be emitted"
+EMITS = "the variant must emit a copy that it accepted and partitioned"
 LAUNCH = "the variant must decline copies to CTAs outside the cluster, and accept copies if the cluster size is unknown"
-ONLY_THE_BOX = "only elements of the box may be read"
+ONLY_THE_BOX = "the copy must read only elements of the box"
 _MOVERS = frozenset(
     ("st", "ld", "cp", "mov", "tcgen05", "prmt", "shfl", "movmatrix", "ldmatrix", "stmatrix", "red", "atom")
 )

@@ -211,7 +211,7 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> VariantUnderTest:
-        """Return the variant to test, configured by this class's attributes. An environment variable can restrict its targets."""
+        """Return the variant that this class's attributes describe. An environment variable can restrict targets."""
         about = {name: getattr(cls, name) for name in VariantSuite.__annotations__.keys() - _OF_THE_TESTS}
         subject = VariantUnderTest.of(cls.plugin, **about)
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()

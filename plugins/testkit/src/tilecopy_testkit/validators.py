@@ -1,4 +1,4 @@
-"""Validators of the fields of the kit's records, and of the arguments of its public functions."""
+"""Validators of the fields of the kit's records, and of the arguments of the kit's public functions."""
 
 from __future__ import annotations
 

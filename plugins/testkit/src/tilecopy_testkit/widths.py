@@ -31,7 +31,7 @@ def fits(sides: Sequence[Any], vec: int) -> bool:
 def widest(
     places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, threads: int, widths_bits: Sequence[int]
 ) -> int | None:
-    """Return the bits of the widest vector that fits every start of the boxes, or None if no width fits.
+    """Return the width in bits of the widest vector that fits every start, or None if no width fits.
 
     ``places_at`` has the places on each side for each value, of one thread, or of all ``threads`` that share the elements.
     """
@@ -58,7 +58,7 @@ def _plain(operand: Operand) -> Operand:
 
 
 def brute_force(d: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
-    """Return the bits of the widest vector of a copy, or None if no width fits.
+    """Return the width in bits of a copy's widest vector, or None if no width fits.
 
     The copy's scope has ``threads`` threads, and its instructions have ``widths_bits``. A vector must not exceed the chunk of a
     swizzle, even if the swizzle does not change its elements.
