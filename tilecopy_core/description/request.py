@@ -240,7 +240,7 @@ class Variant:
         for what, plural, name, known in [("op", "ops", self.op, OPS), *spaces, *features]:
             if name not in known:
                 near = did_you_mean(name, known)
-                return f"{what} {name!r} of its record is unknown; the {plural} are {', '.join(known)}{near}"
+                return f"{what} {name!r} in the variant's record is unknown; the {plural} are {', '.join(known)}{near}"
         return None
 
     @property
@@ -323,7 +323,7 @@ def _as_region(value: Any) -> Any:
 
 @frozen(kw_only=True)
 class CopyRequest:
-    """A frozen record of one copy to be lowered.
+    """A frozen record of one copy that dispatch lowers: op, regions, scope, target and options.
 
     Raises RequestError for an unknown op or scope, an operand that is not a region, or a fill that the dtype does not hold,
     and TargetError for an unknown target.
@@ -386,7 +386,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The limit of 32-bit registers per thread: 255, or the thread's share of the SM's 65,536 if smaller."""
+        """The limit of 32-bit registers per thread: 255 or the thread's share of the SM's 65,536, whichever is less."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
@@ -434,7 +434,7 @@ def check_request(request: CopyRequest, *, bounds: bool = True) -> None:
 
 
 def valid_copy(request: CopyRequest) -> str | None:
-    """Return a message if source and destination differ in dtype or in extents (other than 1), else None."""
+    """Return a message if source and destination differ in dtype, or in extents that are not 1, else None."""
     dst, src = request.dst, request.src
     dst_dtype, src_dtype = dst.buffer.dtype, src.buffer.dtype
     if dst_dtype is not src_dtype and dst_dtype != src_dtype:  # nearly always one record of the table
@@ -488,7 +488,7 @@ def why_not_shared(request: CopyRequest) -> str | None:
                 if differs_within(value, request.scope):
                     where = f"the start {value}" if what == "start" else f"{value} in the layout {region.buffer.layout}"
                     return (
-                        f"{where} of {region} differs between the threads of a {request.scope.kind}, so each would copy "
+                        f"{where} of {region} differs between the threads of a {request.scope.kind}, so each thread would copy "
                         f"{other}; use scope thread, or a {what} that is equal in all threads of the scope"
                     )
     return None

@@ -49,7 +49,7 @@ class Note:
 
 @frozen(eq=False, repr=False)
 class Plan:
-    """The result of a dispatch. It can be copied and pickled.
+    """A frozen record of the result of a dispatch. A plan can be copied and pickled.
 
     Attributes:
         request: the copy, without the options that the variant left out (``notes`` names them).
@@ -123,13 +123,15 @@ class Plan:
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
-            gone = f"this plan needs variant {self.variant} ({self.package}), but cannot use it"
+            gone = f"this plan needs variant {self.variant} ({self.package}), which cannot be used"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
             if option.required and request.options.get(option.name) is None:
                 what = f"option {option.name} must be {option.meaning}"
-                raise RequestError(f"{who}: {what}, but the plan was made without this option: pass the option to plan")
+                raise RequestError(
+                    f"{who}: {what}, but the plan was made without this option: pass the option to plan()"
+                )
         ptx.comment(f"{request.op} {request.dst} <- {request.src} ({self.variant}, {request.scope})")
         try:
             answer = registry.call(plugin, "tilecopy_emit", request=request, partition=self.partition, ptx=ptx)
@@ -327,7 +329,7 @@ def _own_hook() -> Plugin:
 
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
-    """Return the plan of a request. This is the core's implementation of :func:`.hookspecs.tilecopy_dispatch`."""
+    """Implement the hook :func:`.hookspecs.tilecopy_dispatch`: return the plan of a request."""
     table = registry.table()
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:

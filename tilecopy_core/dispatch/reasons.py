@@ -84,7 +84,7 @@ def no_variant(
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
-            lines.append(f"{name}: not installed, but it lowers such copies: {other.install}")
+            lines.append(f"{name}: not installed, but it may lower this copy: {other.install}")
     lines.insert(1, f"{who} this copy: {request}")
     if not first_party and (unknown_names or not demanded):
         lines.append(_missing_metadata() or KNOWN)

@@ -193,7 +193,7 @@ def integer_in(low: int, high: int) -> Validator:
 
 
 def one_of(*words: str) -> Validator:
-    """Return a validator that accepts the names in ``words``."""
+    """Return a validator that accepts the strings in ``words``."""
     return Validator(" or ".join(words), lambda value: isinstance(value, str) and value in words, words)
 
 

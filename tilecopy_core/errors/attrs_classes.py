@@ -1,4 +1,4 @@
-"""Frozen attrs classes that are cheap to create. A process creates about 150 of them before its first plan."""
+"""Frozen attrs classes that are cheap to create. A process creates about 150 such classes before the first plan."""
 
 from __future__ import annotations
 

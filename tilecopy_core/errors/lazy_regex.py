@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled at first use, so that they do not slow down imports."""
+"""Regular expressions that are compiled at first use, to keep imports fast."""
 
 from __future__ import annotations
 

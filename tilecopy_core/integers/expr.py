@@ -103,7 +103,7 @@ def key_of(value: Any) -> Any:
 
 @attrs.frozen(slots=False, repr=False, cache_hash=True)
 class Operation(Atom):
-    """An operation on two integers, such as ``//``. Functions of this module, such as :func:`floordiv`, simplify."""
+    """An operation on two integers, such as ``//``. Use functions such as :func:`floordiv` for a simplified result."""
 
     op: str
     operands: tuple[Any, Any] = attrs.field(eq=key_of)
@@ -392,7 +392,7 @@ def _block(const: int, terms: tuple[Term, ...], divisor: int, quotient: bool) ->
 
 
 def xor(left: Int, right: Int) -> Int:
-    """Return the bitwise exclusive or of two integers. The result is their sum if no bit can be set in both."""
+    """Return the bitwise XOR of two integers, simplified to a sum if no bit can be set in both integers."""
     if not isinstance(left, Expr) and not isinstance(right, Expr):
         return left ^ right
     if structural_equal(left, right):

@@ -1,4 +1,4 @@
-"""Boxes, the rectangular parts of a shape: their starts and extents, and a layout's iters inside a box."""
+"""Functions on boxes (rectangular parts of a shape) that find starts and extents, and cut a layout to a box."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Return the iters without those of extent 1. Contiguous neighbours are fused into one iter."""
+    """Drop iters of extent 1 and fuse contiguous neighbours. Return the remaining iters."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs without those of extent 1. Neighbours are fused if all iters of the pairs are contiguous."""
+    """Drop pairs of iters of extent 1 and fuse contiguous neighbouring pairs. Return the remaining pairs."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset from the piece before ``at`` to the piece after, or None if the pieces' layouts differ."""
+        """Return the offset between the pieces before and after index ``at``, or None if their layouts differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

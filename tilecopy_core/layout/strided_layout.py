@@ -29,7 +29,7 @@ def _magnitude(stride: Int) -> Int:
 
 @frozen(repr=False)
 class StridedLayout:
-    """A map from coordinates to element offsets with one stride per dimension, over a shape that may be symbolic.
+    """A layout with one stride per dimension that maps coordinates to element offsets. The shape may be symbolic.
 
     A tile of it has fixed extents, so :meth:`box` returns an ordinary :class:`TileLayout`. Iters are split and fused only
     there, because that needs known extents.

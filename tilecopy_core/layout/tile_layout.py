@@ -1,4 +1,4 @@
-"""Layouts: ``S[extents : strides] + R[extent : stride] + offset``, an optional swizzle, and their algebra.
+"""Layouts: ``S[extents : strides] + R[extent : stride] + offset``, an optional swizzle, and operations on layouts.
 
 A layout maps a logical coordinate to a set of places. The coordinate is flattened row-major, and the flat index is split
 across the shard iters (last fastest). Then ``component * stride`` is added on each iter's axis, and the offset is added.
@@ -138,12 +138,12 @@ class TileLayout:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of all iters and offsets, sorted by name, or only ``m`` if the layout has neither."""
+        """The axes of all iters and offsets, sorted by name. A layout without iters and offsets has only ``m``."""
         named = {it.axis for it in self.shard + self.replica}.union([axis for axis, _ in self._offset])
         return tuple(sorted(named, key=attrgetter("name"))) or (m,)
 
     def check_admits(self, shape: Sequence[int], what: str) -> tuple[int, ...]:
-        """Return a shape as plain integers. Raises LayoutError if shape and layout differ in size (in elements)."""
+        """Return a shape as plain integers. Raises LayoutError if the shape does not have ``size`` elements."""
         shape = checked_extents(shape, f"{what}: shape")
         if prod(shape) != self.size:
             raise LayoutError(
@@ -161,7 +161,7 @@ class TileLayout:
             got, rank = len(coordinate), len(self.shard)
             if got not in (1, rank):
                 raise LayoutError(
-                    f"a coordinate of {self} must be one flat index or have {rank} indices, got {got} indices: add shape= for another shape"
+                    f"a coordinate of {self} must be one flat index or have {rank} indices, got {got} indices: pass shape= to index another shape"
                 )
             shape = (self.size,) if got == 1 else tuple(it.extent for it in self.shard)
         shape = self.check_admits(shape, "apply")
@@ -354,7 +354,7 @@ def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
 
 
 def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
-    """Return extents as plain integers. Raises LayoutError for an extent below ``least`` or of another type."""
+    """Return extents as plain integers. Raises LayoutError if an extent is not an integer or is below ``least``."""
     values = tuple(map(plain, extents if isinstance(extents, (tuple, list)) else (extents,)))
     for extent in values:
         if type(extent) is not int:

@@ -26,12 +26,12 @@ _IDENTIFIER = pattern(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX pred
 
 
 def symbolic(extents: Sequence[Int]) -> bool:
-    """Return whether some extent is known only at launch."""
+    """Return True if an extent is symbolic, that is, known only at launch."""
     return any(isinstance(extent, Expr) for extent in extents)
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Check that extents are integers >= 1 and return them as a tuple. In global memory, 0 and symbols are allowed."""
+    """Check extents and return a tuple. Extents must be integers of at least 1, in global memory also 0 or symbolic."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
@@ -171,7 +171,7 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """Return the symbolic integers in the strides, offsets and storage offset, which determine addresses."""
+        """Return the symbolic integers among the layout's strides and offsets and the buffer's storage offset."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
@@ -348,12 +348,12 @@ class Region:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """The number of elements in the box."""
         return prod(self.extents)
 
     @property
     def nbytes(self) -> int:
-        """The size of the elements in bytes, without gaps."""
+        """The size of the box's elements in bytes, without gaps."""
         return self.size * self.buffer.dtype.bits // 8
 
     def sliced_layout(self) -> TileLayout | None:

@@ -61,7 +61,9 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
                 return dim
         elif may_be_new:
             return dim
-    raise LayoutError("a dimension must be contiguous (stride 1) for an element type of another width, but none is")
+    raise LayoutError(
+        "a dimension must be contiguous (stride 1) for a view with another element width, but no dimension is contiguous"
+    )
 
 
 @frozen
@@ -72,7 +74,7 @@ class _Scale:
     fewer: int
 
     def of(self, value: Int, what: str, axis: Axis = m) -> Int:
-        """Convert a count of elements to elements of the new width. A count of threads or lanes does not change."""
+        """Convert a number of elements to the new element width. A number of threads or lanes is unchanged."""
         if axis not in ELEMENT_AXES:
             return value
         if not is_multiple(value, self.fewer):
@@ -88,7 +90,7 @@ class _Scale:
         chunk_elems, rest = divmod(swizzle.chunk_elems * self.more, self.fewer)
         if rest or chunk_elems & (chunk_elems - 1):
             raise LayoutError(
-                f"a new element must fit into the {swizzle.chunk_elems} old elements that {swizzle} keeps contiguous, got the width of {self.fewer} old elements"
+                f"a new element must fit into the {swizzle.chunk_elems} old elements that {swizzle} keeps contiguous, got a new element as wide as {self.fewer} old elements"
             )
         return Swizzle(chunk_elems.bit_length() - 1, swizzle.swizzle_len, swizzle.atom_len)
 
@@ -107,7 +109,7 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
             )
         return layout
     if not structural_equal(layout.strides, row_major(shape)):
-        raise LayoutError(f"the layout must be row-major for another shape, got {layout}: add layout=")
+        raise LayoutError(f"the layout must be row-major for a view with another shape, got {layout}: add layout=")
     if not structural_equal(prod(wanted), prod(shape)):
         raise LayoutError(
             f"the new shape {wanted} must have as many elements as {shape}, but this is not proved; add layout="

@@ -1,4 +1,4 @@
-"""Bindings provide the registers with the addresses, symbol values and fragments that a copy's instructions use.
+"""Bindings provide the registers that hold addresses, symbol values and fragments for a copy's instructions.
 
 A tilecopy kernel binds buffers to parameters and shared variables, and symbols to special registers and parameters. A copy
 that is written into a function of another language has its own bindings.
@@ -36,7 +36,7 @@ class Recipe(Hashable, Protocol):
         """The alignment of the parameter's address in bytes."""
 
     def needs_on(self, target: Target) -> Needs:
-        """Return the parameter's requirements on a target. Raises TargetError if the target lacks a feature."""
+        """Return the requirements of the parameter for a target. Raises TargetError if the target lacks a feature."""
 
 
 @attrs.define(slots=False, eq=False)
@@ -72,7 +72,7 @@ class Bindings:
         return pure_once(emitter, emitter.blocks[0], ("variable", buffer.memory), "mov.u32", "b32", variable)
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register that holds a symbol's value. Raises PtxError for a symbol of a closed loop or of another kernel."""
+        """Return the register that holds a symbol's value. Raises PtxError outside the symbol's loop or kernel."""
         root = emitter.blocks[0]
         if symbol.register:
             return pure_once(emitter, root, ("special", symbol.register), "mov.u32", "b32", Written(symbol.register))

@@ -121,7 +121,7 @@ class PtxBuilder(IndexEmitter):
         return self.bindings.fragment(self, buffer)
 
     def require(self, *, version: Version, why: str) -> None:
-        """Raise the module's ``.version`` to at least a PTX ISA version such as ``(8, 6)``, and say why in a comment.
+        """Require at least a PTX ISA version such as ``(8, 6)`` in the module's ``.version``. A comment states ``why``.
 
         Use it for requirements that do not follow from the instructions.
         """

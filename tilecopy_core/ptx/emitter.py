@@ -20,7 +20,7 @@ _CTA_GROUP = pattern(r"tcgen05\.\S*\bcta_group::(\d)")
 
 
 class Block:
-    """A block of instructions. Pure values are computed once, in the head of the outermost block in which their operands exist.
+    """A block of instructions. Each pure value is computed once, in the outermost block that has all of its operands.
 
     The kernel's own block has ``depth`` 0. ``settled`` is the index in the head of the first line from the body, or None.
     """
@@ -201,7 +201,7 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[Block]:
-        """Open a nested block. At its end, its lines are added to the enclosing body and its symbols are unbound."""
+        """Open a nested block. On exit, its lines join the enclosing block and its symbols are unbound."""
         opened = Block(len(self.blocks))
         self.blocks.append(opened)
         yield opened

@@ -47,7 +47,7 @@ class IndexEmitter(Emitter):
         self._bound[symbol] = (register, block.depth)
 
     def home(self, symbols: frozenset[Symbol]) -> Block:
-        """Return the outermost block in which all symbols exist."""
+        """Return the outermost block in which all of ``symbols`` have values."""
         bound = [self._bound[s][1] for s in symbols if s in self._bound] if self._bound else ()
         return self._at(max(bound, default=0))
 
@@ -146,7 +146,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
-        """Check that an integer fits in 64 bits, because comparisons need all bits of it. Return the integer.
+        """Check that an integer fits in 64 bits, as comparisons require, and return the integer.
 
         Raises PtxError if it may not fit in the 64 bits in which it is computed.
         """
@@ -164,7 +164,7 @@ class IndexEmitter(Emitter):
         if by & (by - 1):  # only powers of two round toward minus infinity by themselves
             if lower is None:
                 raise PtxError(
-                    f"{atom}: the divisor must be a power of two, because the dividend has no lower bound, got {by}"
+                    f"{atom}: the dividend has no lower bound, so the divisor must be a power of two, got {by}: declare lower= of its scalars"
                 )
             blocks_below = max(0, -(lower // by))
             dividend, lower = dividend + blocks_below * by, lower + blocks_below * by

@@ -162,11 +162,11 @@ class Instruction:
 
     @property
     def needs(self) -> Needs:
-        """The requirements of the instruction on the oldest target that supports the instruction."""
+        """The requirements of the instruction for the oldest target that supports the instruction."""
         return self.ways[0]
 
     def needs_on(self, target: Target) -> Needs | None:
-        """Return the instruction's requirements on a target, or None if the target lacks the instruction."""
+        """Return the requirements of the instruction for a target, or None if the target lacks the instruction."""
         return next((needs for needs in self.ways if needs.met_by(target)), None)
 
     def check(self, opcode: str, values: Sequence[object]) -> None:
@@ -405,7 +405,7 @@ def merge(left: Needs, right: Needs) -> Needs:
 
 @lru_cache(maxsize=1 << 14)
 def needs_on(target: Target, instruction: str) -> Needs:
-    """Return an instruction's requirements on a target. Raises TargetError if the target lacks the instruction."""
+    """Return the requirements of an instruction for a target. Raises TargetError if the target does not support it."""
     table_row = instruction_of(instruction)
     needs = table_row.needs_on(target)
     if needs is None:
@@ -415,5 +415,5 @@ def needs_on(target: Target, instruction: str) -> Needs:
 
 @lru_cache(maxsize=256)
 def needs_together(instructions: frozenset[str], target: Target) -> Needs:
-    """Return the combined requirements of several instructions on a target that supports all of them."""
+    """Return the combined requirements of several instructions for a target that supports all of these instructions."""
     return reduce(merge, {needs_on(target, instruction) for instruction in instructions}, Needs())

@@ -97,12 +97,12 @@ class Line:
 
     @property
     def size(self) -> Any:
-        """The operand with the number of bytes that a bulk copy moves, or None for other instructions."""
+        """The operand that holds a bulk copy's size in bytes, or None for other instructions."""
         return next((operand for operand, role in self.roles if role.kind == "size"), None)
 
     @property
     def accesses(self) -> list[LineAccess]:
-        """The loads, stores and prefetches of the instruction, in the order of its addresses, without accesses to mbarriers."""
+        """The loads, stores and prefetches of the instruction, in operand order. Accesses to mbarriers are excluded."""
         size = int(text) if (text := str(self.size)).isdecimal() else None
         return [
             LineAccess(

@@ -32,7 +32,7 @@ class Register:
 
 @lru_cache(maxsize=4096)
 def register_of(type: str, stem: str, number: int) -> Register:
-    """Return the register whose name is ``stem`` followed by ``number``, cached because kernels use the same names."""
+    """Return the register named ``stem`` followed by ``number``. Registers are cached, because kernels reuse names."""
     return Register(type, f"{stem}{number}")
 
 

@@ -57,7 +57,7 @@ class Installed:
 
     @cached_property
     def entry_points(self) -> EntryPoints:
-        """The entry points in the distribution's metadata. Raises the standard library's error if they cannot be read."""
+        """The distribution's entry points. Raises an error of the standard library if the metadata is unreadable."""
         return self.metadata.entry_points
 
 

@@ -41,11 +41,11 @@ _REFERENCE = pattern(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\s*:\s*[^\W\d]\w*(\.[^\W\d]\w*)
 
 
 class PluginWarning(UserWarning):
-    """Warns of a plugin that was set aside, failed in a hook, or is slow."""
+    """A warning about a plugin that was set aside, failed in a hook, or is slow."""
 
 
 class SlowPluginWarning(PluginWarning):
-    """Warns of a plugin whose hook or import takes seconds of CPU time."""
+    """A warning about a plugin whose hook or import takes seconds of CPU time."""
 
 
 class WrapperError(PluginError):
@@ -124,7 +124,7 @@ def _why_malformed(point: EntryPoint, twins: list[str]) -> str:
     if not _REFERENCE.fullmatch(point.value):
         return "the value must be a module or module:attribute that Python can import"
     if len(set(twins)) > 1:
-        return f"its package must declare one value for this name, got {' and '.join(twins)}"
+        return f"the package must declare one value for this name, got {' and '.join(twins)}"
     return ""
 
 
@@ -196,7 +196,7 @@ def load(source: Source) -> Any:
 
 
 def by_name(group: str) -> dict[str, list[Source]]:
-    """Return a dict from names to the installed plugins of a group that this tilecopy-core can load."""
+    """Return a dict from names to the installed plugins of an entry-point group that this tilecopy-core can load."""
     sources: dict[str, list[Source]] = {}
     for source in installed_sources(group):
         if not source.incompatible:
@@ -234,7 +234,7 @@ def short_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """Return :func:`short_error` of an exception, or only the message of a PluginError."""
+    """Return an exception as :func:`short_error` does, but a PluginError as its message alone."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

@@ -45,7 +45,7 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 @frozen(eq=False)
 class Table:
-    """A frozen record of all plugins with their statuses, for one set of environment variables.
+    """A frozen record of all plugins and each plugin's status, for one set of environment variables.
 
     ``wrappers`` are the plugins that wrap a hook, by hook, the outermost first. ``managers`` call the hooks of a plugin and are
     made at the first call. ``sifted`` caches which records fit requests of one kind. ``ignorable`` has op and name of the options
@@ -135,13 +135,13 @@ class Registry:
         return Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
-        """Return the table of plugins, built once per state of the environment. Raises errors like :meth:`plugins`."""
+        """Return the table of plugins for the current environment variables. Raises the errors of :meth:`plugins`."""
         table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
         with LOCK:
             if self._loading:
-                raise PluginError("a plugin must not use the registry while it is being imported")
+                raise PluginError("a plugin must not use the registry while the plugin is being imported")
             kept = (s for s in self._installed if s.name not in self._registered or _first_party(s))
             sources = [*kept, *self._registered.values()]
             claims: dict[str, list[Source]] = {}
@@ -210,11 +210,11 @@ class Registry:
             if variant is not None:
                 if not isinstance(variant, Variant):
                     raise PluginError(
-                        f"its attribute 'variant' must be a tilecopy_core.Variant, got {short_repr(variant)}"
+                        f"the plugin's attribute 'variant' must be a tilecopy_core.Variant, got {short_repr(variant)}"
                     )
                 if variant.name != source.name:
                     raise PluginError(
-                        f"its record must have the name of its entry point, {source.name!r}, got {variant.name!r}"
+                        f"the variant record must have the name of the entry point, {source.name!r}, got {variant.name!r}"
                     )
                 if why := variant.why_unusable():
                     raise PluginError(why)
@@ -222,7 +222,7 @@ class Registry:
             _check_hooks(hooks, wrapper=variant is None)
             if observes and any("ptx" in (*impl.argnames, *impl.kwargnames) for impl in hooks.values()):
                 raise PluginError(
-                    "its tilecopy_emit must not take ptx, because an observer must not write instructions"
+                    "an observer's tilecopy_emit must not take ptx, because an observer must not write instructions"
                 )
         except KeyboardInterrupt:
             raise
@@ -369,18 +369,20 @@ def _around(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
 def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None:
     """Raise PluginError unless a plugin implements all hooks of a variant, or only wraps some."""
     if old := sorted(name for name, impl in hooks.items() if impl.hookwrapper):
-        raise PluginError(f"it wraps {', '.join(old)} with hookwrapper=True; use @hookimpl(wrapper=True)")
+        raise PluginError(f"the plugin wraps {', '.join(old)} with hookwrapper=True; use @hookimpl(wrapper=True)")
     wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
     if wrapper:
         if not wrapping or len(wrapping) < len(hooks):
-            raise PluginError("it must have an attribute 'variant' (a tilecopy_core.Variant)")
+            raise PluginError("the plugin must have an attribute 'variant' (a tilecopy_core.Variant)")
         return
     if missing := sorted(set(HOOKS) - set(hooks)):
-        raise PluginError(f"it must implement {', '.join(missing)}")
+        raise PluginError(f"the plugin must implement {', '.join(missing)}")
     if DISPATCH in hooks:
         raise PluginError(f"only the core implements {DISPATCH}; a plugin without a variant record may wrap it")
     if wrapping:
-        raise PluginError(f"it has a variant record, so it must implement {', '.join(wrapping)} without wrapper=True")
+        raise PluginError(
+            f"the plugin has a variant record, so it must implement {', '.join(wrapping)} without wrapper=True"
+        )
 
 
 _of_this_process = functools.cache(Registry)

@@ -25,7 +25,7 @@ from tilecopy_core.registry import PluginWarning, Source
         (ImportError("no module named acme_rt"), "acme-bad 1.0 failed to load: ImportError: no module named acme_rt"),
         (SimpleNamespace(), "must have an attribute 'variant'"),
         (SimpleNamespace(variant="bad"), "must be a tilecopy_core.Variant"),
-        (variant("other"), "its record must have the name of its entry point, 'bad', got 'other'"),
+        (variant("other"), "the variant record must have the name of the entry point, 'bad', got 'other'"),
         (variant("bad", op="move"), "op 'move'"),
         (
             SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit),
