@@ -88,7 +88,7 @@ def test_a_width_that_does_not_divide_narrows() -> None:
     a, s = global_((32, 6)), shared((32, 6))
     found = tc.plan(s[:, :], a[:, :], scope=tc.warp(), target="sm_80")
     assert found.partition.vec == 2
-    assert "the number of elements must be a multiple of 32 threads x 8, got 192" in found.explain()
+    assert "the number of elements must be a multiple of 32 threads x 8 elements, got 192" in found.explain()
 
 
 def test_the_reason_names_pointer_need_and_proof() -> None:

@@ -1,4 +1,4 @@
-"""The variant bulk of copy_async: bulk copies from global to shared memory that complete on an mbarrier."""
+"""The variant bulk of copy_async. It issues bulk copies from global to shared memory that complete on an mbarrier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variant bulk_store of copy_async: bulk copies from shared to global memory. The caller commits a bulk group and waits."""
+"""The variant bulk_store of copy_async. It issues bulk copies from shared to global memory without commit or wait."""
 
 from __future__ import annotations
 

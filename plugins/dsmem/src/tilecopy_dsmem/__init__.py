@@ -1,4 +1,4 @@
-"""The variant dsmem of copy_async: bulk copies to the shared memory of another CTA of the cluster.
+"""The variant dsmem of copy_async. It issues bulk copies to the shared memory of another CTA of the cluster.
 
 One thread maps the destination and its mbarrier into the other CTA (``mapa``) and issues ``cp.async.bulk`` for each
 contiguous chunk. No wait is emitted: the destination CTA arms the mbarrier (``arrive_expect_tx`` of all bytes) and

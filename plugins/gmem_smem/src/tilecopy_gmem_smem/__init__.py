@@ -1,4 +1,4 @@
-"""The variant gmem_smem of copy: synchronous copies between global and shared memory.
+"""The variant gmem_smem of copy. It copies synchronously between global and shared memory.
 
 No layout assigns elements to threads, so the partition is derived from the scope: ``[outer, threads, vec]``, in the order
 of the global side's descending strides, with vectors as wide as both sides allow. Each round is one vector load and one

@@ -1,4 +1,4 @@
-"""The variant ldgsts of copy_async: ``cp.async`` from global to shared memory.
+"""The variant ldgsts of copy_async. It issues ``cp.async`` from global to shared memory.
 
 The partition is that of gmem_smem with the widths of ``cp.async``. No wait is emitted: the caller commits a
 group, waits for it (``cp_async_commit``, ``cp_async_wait``) and puts a barrier before other threads read.

@@ -1,4 +1,4 @@
-"""The variant ldmatrix of copy: loads whole matrices from shared memory into register fragments for tensor cores.
+"""The variant ldmatrix of copy. It loads matrices from shared memory into register fragments for tensor cores.
 
 Each lane passes the address of one row of a matrix and gets the elements that ``mma`` needs. The layouts determine the
 matrices of a fragment, and whether they are transposed; a copy that does not consist of whole matrices is declined.

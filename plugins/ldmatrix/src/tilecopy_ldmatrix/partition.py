@@ -151,7 +151,7 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         return Decline(f"operand {other.buffer.name} must not have replicas, got {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must split into the same extents")
+        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must divide into equal extents")
     if again := next((it for it, _ in pairs if it.stride == 0), None):
         return Decline(f"the strides of {layout} must be greater than 0, got {again}")
     if any(not isinstance(place.stride, int) for _, place in pairs):

@@ -1,4 +1,4 @@
-"""The variant stmatrix of copy: stores whole matrices from register fragments for tensor cores to shared memory."""
+"""The variant stmatrix of copy. It stores matrices from register fragments of tensor cores to shared memory."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
-        return Decline(f"the layouts of destination {dst} and source {src} must split into the same extents")
+        return Decline(f"the layouts of destination {dst} and source {src} must divide into equal extents")
     ordered = by_descending_stride(pairs)
     chunk, plain = _chunk_elems(dst, src, ordered)
     nbytes = chunk * request.src.buffer.dtype.bytes

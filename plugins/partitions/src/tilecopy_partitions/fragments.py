@@ -1,4 +1,4 @@
-"""Named layouts of fragments: the thread and register that hold each element of an operand of a matrix instruction.
+"""Named layouts of matrix instruction operands. A layout gives the thread and register of each element.
 
 Layouts here count 32-bit registers (elements, where those are wider); elements that share one are one more iter, innermost.
 """

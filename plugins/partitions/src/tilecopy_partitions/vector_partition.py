@@ -369,7 +369,7 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
 
     def fits(vec: int) -> str | None:
         if count % (vec if split.ragged else threads * vec):
-            return f"the number of elements must be a multiple of {threads} threads x {vec}, got {count}"
+            return f"the number of elements must be a multiple of {threads} threads x {vec} elements, got {count}"
         return next(filter(None, (guard.why_split(vec) for guard in guarded)), None)
 
     width = widest(runs, widths_bits, fits)

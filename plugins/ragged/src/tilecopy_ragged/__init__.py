@@ -1,4 +1,4 @@
-"""The variant ragged of copy: the fallback between global, shared and local memory, for any sizes, thread counts and starts.
+"""The variant ragged of copy. It copies between global, shared and local memory, for any sizes and starts.
 
 The partition is that of gmem_smem, but the number of vectors need not be a multiple of the threads: in the last round
 some threads do nothing. If a box splits an extent of its layout, the address of each element is computed. For a register

@@ -1,4 +1,4 @@
-"""The variant ragged_async of copy_async: the fallback from global to shared memory for copies that ldgsts declines.
+"""The variant ragged_async of copy_async. It copies from global to shared memory if variant ldgsts declines the copy.
 
 Vectors of 4 bytes and more are copied by ``cp.async``, narrower ones through registers, which complete at once. The
 caller commits and waits as for ldgsts.

@@ -45,7 +45,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """Return the partition: the vectors that each thread copies between its registers and memory."""
+    """Return the vectors that each thread copies between its registers and memory."""
     return fragment_partition(clip_to_fragment(request))
 
 

@@ -1,4 +1,4 @@
-"""Instructions of a fragment copy: vector accesses directly to the fragment's registers."""
+"""Instructions of a fragment copy. Vector accesses load and store the fragment's registers directly."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> Fragme
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
-        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must split into the same extents")
+        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must divide into equal extents")
     digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits

@@ -46,7 +46,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> RegisterPermutation | Decline:
-    """Return the partition: the permutation of each thread's registers."""
+    """Return the permutation of each thread's registers."""
     with LOCK:
         from .in_thread.partition import permutation
     return permutation(request)

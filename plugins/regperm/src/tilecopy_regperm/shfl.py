@@ -40,7 +40,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the partition: the words that lanes fetch from each other."""
+    """Return the words that lanes fetch from each other."""
     with LOCK:
         from .in_warp.partition import lane_permutation
     return lane_permutation(request)

@@ -1,4 +1,4 @@
-"""The variant tcgen05_cp of copy_async: ``tcgen05.cp`` from shared to tensor memory, in every shape of the ISA.
+"""The variant tcgen05_cp of copy_async. It issues ``tcgen05.cp`` from shared to tensor memory, in all PTX shapes.
 
 One thread issues the copy; a matrix descriptor names the source. The destination's lanes and replicas say which shape it
 is. No commit and no wait is emitted: the caller commits to an mbarrier and waits on it.
@@ -79,7 +79,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the partition: the ``tcgen05.cp`` instructions, and the matrix descriptor of the first one."""
+    """Return the ``tcgen05.cp`` instructions, and the matrix descriptor of the first instruction."""
     with LOCK:
         from .partition import atom_partition
     return atom_partition(request)

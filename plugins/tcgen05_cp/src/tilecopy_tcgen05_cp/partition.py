@@ -111,7 +111,7 @@ class CopyAtom:
 
 @frozen
 class AtomPartition:
-    """A frozen record of a copy's ``tcgen05.cp`` instructions, and of the matrix descriptor of the first one.
+    """A frozen record of ``tcgen05.cp`` instructions, and of the matrix descriptor of the first instruction.
 
     Attributes:
         descriptor: encoded once.
@@ -175,7 +175,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
         return Decline(f"the strides of source and destination must be known when the kernel is built, got {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
-        return Decline(f"the layouts of destination {target} and source {source} must split into the same extents")
+        return Decline(f"the layouts of destination {target} and source {source} must divide into equal extents")
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):

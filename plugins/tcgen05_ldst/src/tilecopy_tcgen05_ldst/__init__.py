@@ -66,7 +66,7 @@ class Transfers:
 
     @hookimpl
     def tilecopy_partition(self, request: CopyRequest) -> TransferPartition | Decline:
-        """Return the partition: the instructions with their registers, lanes and columns."""
+        """Return the instructions, with the registers, lanes and columns of each instruction."""
         with LOCK:
             from .transfers import partition_transfers
         return partition_transfers(request)

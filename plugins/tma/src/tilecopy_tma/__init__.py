@@ -1,4 +1,4 @@
-"""The variant tma of copy_async: tensor copies (TMA) from global to shared memory that complete on an mbarrier."""
+"""The variant tma of copy_async. It issues TMA copies from global to shared memory that complete on an mbarrier."""
 
 from __future__ import annotations
 

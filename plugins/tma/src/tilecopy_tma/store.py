@@ -1,4 +1,4 @@
-"""The variant tma_store of copy_async: tensor copies (TMA) from shared to global memory. The caller commits a bulk group and waits."""
+"""The variant tma_store of copy_async. It issues TMA copies from shared to global memory without commit or wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The permutation of a thread's registers: the bytes to write, and the ``prmt`` instructions that compute them."""
+"""The permutation of a thread's registers. It lists the bytes to write and the ``prmt`` instructions for them."""
 
 from __future__ import annotations
 
