@@ -330,7 +330,7 @@ def _own_hook() -> Plugin:
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
     """Implement the hook :func:`.hookspecs.tilecopy_dispatch`: return the plan of a request."""
-    table = registry.table()
+    table = registry.last_table()
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:
         named = table.plugin_named(name)
@@ -453,7 +453,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
     A faulty hook declines this one request; if the variant was demanded by name, PluginError is raised.
     """
     cause: BaseException | None = None
-    registry.table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
+    registry.last_table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
     try:
         answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that

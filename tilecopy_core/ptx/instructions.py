@@ -304,8 +304,9 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
         if first[0] == "$":
             parts[first[1:]] = rest[0]
         elif line.startswith(" "):
-            for form in [spelling for text in (first, *rest) for spelling in _each(text)]:
-                forms.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
+            for text in (first, *rest):
+                for form in _each(text) if text[0] == "[" else (text,):  # the rest of a form is read when it is needed
+                    forms.setdefault(_WORD.match(form)[0], []).append((form, needs))  # type: ignore[index]
         elif first == ">":
             at = rest.index(":")
             row = tuple(map(Role.of, rest[:at]))
@@ -342,7 +343,7 @@ def forms_of(word: str) -> tuple[OpcodeForm, ...]:
     """Return the forms of the instruction named ``word``. Forms for the oldest targets come first."""
     parts, forms, _ = _read_table()
     opcode_forms = []
-    for written, needs in forms.get(word, ()):
+    for written, needs in ((form, needs) for text, needs in forms.get(word, ()) for form in _each(text)):
         text = re.sub(r"\$(\w+)", lambda name: parts[name[1]], written)
         start: str = _START.match(text)[0]  # type: ignore[index]
         groups, beside = [], [""]

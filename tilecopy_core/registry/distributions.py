@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from functools import cached_property, lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from importlib import invalidate_caches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from ..errors.lazy_regex import pattern
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoints
+
+    _Copy = tuple[str, str, Distribution | None]  # location, version, metadata unless they are in a folder
 
 _FOLDER_NAME = pattern(
     r"(?P<name>[^-]+(?:-[^-\d][^-]*)*?)(?:-(?P<version>\d[^-]*)(?:-py[\d.]+)?)?\.(?:dist|egg)-info", re.I
@@ -96,47 +100,82 @@ def _read(
     declaring: str, path: tuple[str, ...], times_ns: tuple[int, ...], finders: tuple[int, ...]
 ) -> list[Installed]:
     """Return the distributions on a path, cached for the modification times of its folders and the metadata finders."""
+    copies: dict[str, list[_Copy]] = {}
+    for name, version, location, metadata in _copies_on(path):
+        if _NAME.fullmatch(name):
+            copies.setdefault(canonical(name), []).append((location, version, metadata))
+    declares = partial(_declares, declaring)
+    return [_chosen(name, versions) for name, versions in copies.items() if any(map(declares, versions))]
+
+
+def _copies_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, str, Distribution | None]]:
+    """Yield the name, version and location of each distribution on a path, and its metadata unless they are in a folder.
+
+    Folders are listed here, in a fifth of the time of the standard library. Its finder reads archives and eggs.
+    """
     with LOCK:
-        from importlib.metadata import distributions as discover
-
-    by_name: dict[str, list[tuple[str, str, Distribution]]] = {}
-    try:
-        for metadata in discover(path=list(path)):
-            info = getattr(metadata, "_path", None)
-            match = _FOLDER_NAME.fullmatch(info.name) if info is not None else None
-            name = match["name"] if match else _header(metadata).get("name", [""])[0]
-            if _NAME.fullmatch(name):
-                version = (match["version"] if match else None) or "0"
-                by_name.setdefault(canonical(name), []).append((str(info or ""), version, metadata))
-    except Exception as error:
-        finder = _raising_finder(list(path))
-        raise PluginError(f"{finder} cannot list the installed packages: {type(error).__name__}: {error}") from error
-    return [
-        _chosen(name, copies)
-        for name, copies in by_name.items()
-        if any(declaring in text_of(metadata, "entry_points.txt").lower() for _, _, metadata in copies)
-    ]
-
-
-def _raising_finder(path: list[str]) -> str:
-    """Return a phrase that names the finder of ``sys.meta_path`` that raises an error when it lists distributions."""
-    from importlib.metadata import DistributionFinder
+        from importlib.machinery import PathFinder
 
     for finder in sys.meta_path:
+        for entries in zip(path, strict=True) if finder is PathFinder else [path]:
+            names = _names_in(entries[0]) if finder is PathFinder else []
+            for match in map(_FOLDER_NAME.fullmatch, (name for name in names if name.lower().endswith("-info"))):
+                if match:
+                    yield match["name"], match["version"] or "0", f"{entries[0] or '.'}{os.sep}{match[0]}", None
+            for metadata in [] if names else _metadata_of(finder, entries):
+                info = getattr(metadata, "_path", None)
+                match = _FOLDER_NAME.fullmatch(info.name) if info is not None else None
+                name = match["name"] if match else _header(metadata).get("name", [""])[0]
+                yield name, (match["version"] if match else None) or "0", str(info or ""), metadata
+
+
+def _metadata_of(finder: Any, path: Sequence[str]) -> list[Distribution]:
+    """Return the distributions that a finder of ``sys.meta_path`` lists on a path."""
+    from importlib.metadata import DistributionFinder
+
+    try:
+        return list(getattr(finder, "find_distributions", lambda _: ())(DistributionFinder.Context(path=list(path))))
+    except Exception as error:
+        kind = finder if isinstance(finder, type) else type(finder)
+        name = f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"
+        raise PluginError(f"{name} cannot list the installed packages: {type(error).__name__}: {error}") from error
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder, or [] for an egg and for what cannot be listed."""
+    try:
+        return [] if folder.lower().endswith(".egg") else os.listdir(folder or ".")  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
+def _declares(text: str, copy: _Copy) -> bool:
+    """Return whether ``entry_points.txt`` has a text, which is in lower case. Most files need not be decoded."""
+    location, _, metadata = copy
+    if metadata is None:
         try:
-            list(getattr(finder, "find_distributions", lambda _: ())(DistributionFinder.Context(path=path)))
-        except Exception:
-            kind = finder if isinstance(finder, type) else type(finder)
-            return f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"
-    return "a metadata finder of sys.meta_path"
+            with open(f"{location}/entry_points.txt", "rb") as file:  # noqa: PTH123 - in half of a Path's time
+                content = file.read()
+        except OSError:
+            return not text
+        if b"\0" not in content:  # as in UTF-16
+            return text.encode() in content.lower()
+    return text in text_of(_metadata(copy), "entry_points.txt").lower()
 
 
-def _chosen(name: str, copies: list[tuple[str, str, Distribution]]) -> Installed:
+def _metadata(copy: _Copy) -> Distribution:
+    from importlib.metadata import Distribution
+
+    return copy[2] or Distribution.at(copy[0])
+
+
+def _chosen(name: str, copies: list[_Copy]) -> Installed:
     """Return the effective distribution of a name: the highest version in the first folder."""
-    copies = list({location or id(metadata): (location, v, metadata) for location, v, metadata in copies}.values())
+    copies = list({copy[0] or id(copy[2]): copy for copy in copies}.values())
     first = Path(copies[0][0]).parent
     here = [copy for copy in copies if Path(copy[0]).parent == first]
-    location, version, metadata = here[0] if len(here) == 1 else max(here, key=lambda copy: version_order(copy[1]))
+    chosen = here[0] if len(here) == 1 else max(here, key=lambda copy: version_order(copy[1]))
+    (location, version, _), metadata = chosen, _metadata(chosen)
     fields = _header(metadata)
     return Installed(
         fields.get("name", [""])[0] or name,

@@ -168,6 +168,10 @@ class Registry:
             self._table = table = Table(tuple(plugins), environment, wrappers, listed | self._priorities)
             return table
 
+    def last_table(self) -> Table:
+        """Return the table of the last :meth:`table` without reading the environment, or a new one if plugins have changed."""
+        return self._table or self.table()
+
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
         """Return the variants that an environment variable disables, each with the reason."""
         reasons: dict[str, str] = {}
@@ -296,7 +300,7 @@ class Registry:
         that is not allowed, is set aside, and the variant's own result is used; if the wrapper wrote instructions, or
         ``TILECOPY_STRICT`` is set, WrapperError is raised.
         """
-        table = self._table or self.table()
+        table = self.last_table()
         if plugin.variant is not None:
             arguments["variant"] = plugin.variant
         manager = table.managers.get(plugin)

@@ -140,7 +140,7 @@ def test_the_metadata_of_packages_are_read_once_for_all_groups(
         return text_of(metadata, name)
 
     monkeypatch.setattr(listing, "text_of", counted)  # whichever package's finder gives the metadata
-    assert sources() == [("one", "acme-one 1.0")] and "entry_points.txt" in reads
+    assert sources() == [("one", "acme-one 1.0")] and "METADATA" in reads
     reads.clear()
     assert sources() == [("one", "acme-one 1.0")] and not installed_sources("acme.others.v1") and not reads
     package("site", "acme_two", "1.0", "two = acme")
