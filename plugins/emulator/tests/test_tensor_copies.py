@@ -359,10 +359,10 @@ HAZARDS = {
     "the source was written by the generic proxy": (
         "proxy", "no fence.proxy.async", "@%p1 st.shared.b32 [%r1], %r1;" + store(), "@%p1 st.shared.b32 [%r1], %r1; fence.proxy.async.shared::cta;" + store(),
     ),
-    "cvta.param is missing": ("window", "cvta.param is missing", "mov.b64 %d8, map;" + load(1024).replace("%d1", "%d8"), load(1024)),
+    "cvta.param is missing": ("window", "convert it with cvta.param", "mov.b64 %d8, map;" + load(1024).replace("%d1", "%d8"), load(1024)),
     "the map has another rank": ("descriptor", "3 dimensions for this instruction, got 2", load(1024, rank=3).replace("COORDINATES", "0, 0, 0"), load(1024)),
     "the mbarrier is in another CTA": ("window", "in the CTA of the destination", load(1024).replace(", [%r2];", ", [%r8];").replace("@%p1 cp", "xor.b32 %r8, %r2, 0x1000000; @%p1 cp"), load(1024)),
-    "the mask names a CTA outside of the cluster": ("window", "cluster of 2, got 0x5", multicast(5, 0, 2), multicast(3, 0, 2)),
+    "the mask names a CTA outside of the cluster": ("window", "CTAs from 0 to 1, got 0x5", multicast(5, 0, 2), multicast(3, 0, 2)),
     "a receiver is not armed": ("deadlock", ", 1024 bytes more than expected", multicast(3, 0, 2, arms=1), multicast(3, 0, 2)),
     "the prefetch has no map": ("descriptor", "bytes 0 to 127", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d2, {0, 0}];", "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%d1, {0, 0}];"),
 }  # fmt: skip

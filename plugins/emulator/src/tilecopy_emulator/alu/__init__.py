@@ -1,4 +1,4 @@
-"""The arithmetic instructions: their opcodes, modifiers and types, and functions that compute them on NumPy arrays of bits.
+"""The opcodes, modifiers and types of arithmetic instructions, and NumPy functions that compute the results.
 
 Every function takes unsigned arrays (booleans for predicates), one per operand, of shapes that broadcast, and returns
 unsigned arrays. Threads, registers and memory have no part in it.
@@ -21,7 +21,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """Return the table's forms that match an opcode, each with a :class:`Mode`. They differ only in their operands."""
+    """Return the forms in ``table`` that match an opcode, each with a :class:`Mode`. Only their operands differ."""
     return list(_known(opcode) if table is FORMS else _matches(opcode, table.get(opcode[0], ())))
 
 

@@ -58,7 +58,7 @@ _SINGLE: dict[str, Operation] = {
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """Apply the modifiers ``.sat`` and ``.relu`` of an instruction to its result, and return the result."""
+    """Return the bits of a result after ``.sat`` and ``.relu``, if the instruction has these modifiers."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -100,7 +100,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
 
 
 def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
-    """Return f64 results. If some sources are NaNs, the result is the last NaN with its quiet bit set.
+    """Return f64 results as bits. Where sources are NaNs, the result is the last NaN source with the quiet bit set.
 
     This is how DADD, DMUL and DFMA behave. The operands of DADD are the first and the third of DFMA, and those of DMUL the
     first and the second; in both, the second operand wins. With all three of DFMA, the
@@ -113,7 +113,7 @@ def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
 
 
 def arithmetic(name: str) -> Callable[[Mode], Compute]:
-    """Return a builder of a correctly rounded operation such as ``add``, in the type of the instruction."""
+    """Return a function that builds a correctly rounded operation, such as ``add``, for a :class:`Mode`."""
 
     def build(mode: Mode) -> Compute:
         format, direction = FORMATS[mode.type], mode.direction
@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """Return a builder of a mixed-precision operation such as ``add.f32.f16``. All but the last operand are widened."""
+    """Return a function that builds an operation such as ``add.f32.f16``. All operands but the last become f32."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
@@ -178,9 +178,9 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """Return a builder of an approximation in float64, rounded to nearest. 16-bit results are truncated from f32.
+    """Return a function that builds an approximation. Results are computed in float64 and rounded to nearest.
 
-    An H200 agrees in all bits of ``ex2`` in f16 and bf16; its ``tanh`` is less precise.
+    16-bit results are truncated from f32. An H200 agrees in all bits of 16-bit ``ex2``; its ``tanh`` is less precise.
     """
 
     def build(mode: Mode) -> Compute:
@@ -254,7 +254,7 @@ def _sign_bit(format: Format) -> Any:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """Return a builder of ``min`` or ``max``. Without ``.NaN``, a NaN operand is ignored. -0 is less than +0."""
+    """Return a function that builds ``min`` or ``max``, where -0 < +0. Without ``.NaN``, NaN operands are ignored."""
 
     def build(mode: Mode) -> Compute:
         format = FORMATS[mode.type]
@@ -262,7 +262,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         signed = np.dtype(f"i{format.bits // 8}")
 
         def order(raw: Any) -> Any:
-            """Return integers that have the same order as the floating-point values."""
+            """Convert floating-point bits to integers that compare in the same order."""
             return np.where(raw & sign != 0, (~raw ^ sign).view(signed), raw.view(signed))
 
         def pair(a: Any, b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Floating-point formats, and exact rounding to them in every direction.
+"""Floating-point formats, and correct rounding to each format in every direction.
 
 All values of the formats up to 32 bits are float64 values, and so are their products. A sum of two such values is
 kept as a float64 *rounded to odd* (:func:`odd`): the last bit shows whether the sum is inexact. Rounding that
@@ -33,12 +33,12 @@ class Format:
 
     @property
     def dtype(self) -> Any:
-        """The unsigned NumPy type for the bits of the format."""
+        """The unsigned NumPy integer type that holds the bits of one value."""
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @property
     def min_normal(self) -> float:
-        """The smallest positive normal value."""
+        """The smallest positive normal value of the format."""
         return float(np.ldexp(1.0, self.min_exponent))
 
 
@@ -72,14 +72,14 @@ def round_integral(values: Any, direction: str) -> Any:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return ``a + b`` in float64, and its exact rounding error."""
+    """Return the float64 sum ``a + b``, and the exact rounding error of the sum."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def odd(total: Any, left_out: Any) -> Any:
-    """Return ``total + left_out`` rounded to odd: the exact value, or its neighbour with an odd last bit."""
+    """Round ``total + left_out`` to odd: an inexact sum becomes the adjacent float64 whose last bit is 1."""
     raw = total.view(np.int64)
     inexact = (left_out != 0) & np.isfinite(total) & (raw & 1 == 0)
     away = (total > 0) == (left_out > 0)
@@ -95,7 +95,7 @@ def odd_sum(a: Any, b: Any, direction: str) -> Any:
 
 
 def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, chance: Any = None) -> Any:
-    """Round float64 values to a format, and return them as float64. Overflow follows IEEE 754 for the rounding direction.
+    """Round float64 values to a format. Return float64 values. An overflow is rounded as IEEE 754 requires.
 
     With ``chance``, fractions of a unit in the last place, these are added to the magnitudes before truncation (``.rs``).
 
@@ -130,7 +130,7 @@ def decode(raw: Any, format: Format) -> Any:
 
 
 def encode(values: Any, format: Format) -> Any:
-    """Return the bits of float64 values that the format represents exactly. Every NaN becomes the format's canonical NaN."""
+    """Encode float64 values, which must be exact in the format, as bits. A NaN becomes the format's canonical NaN."""
     nan = np.isnan(values)
     if format is F64:
         return np.where(nan, format.dtype.type(format.nan), values.view(np.uint64))
@@ -148,7 +148,7 @@ def encode(values: Any, format: Format) -> Any:
 
 
 def flush(raw: Any, format: Format) -> Any:
-    """Return bits with subnormal numbers replaced by zeros of their sign (``.ftz``)."""
+    """Apply ``.ftz``: replace each subnormal number by a zero of the same sign."""
     sign = format.dtype.type(1 << (format.bits - 1))
     exponents = format.dtype.type(((1 << (format.bits - 1)) - 1) & ~((1 << (format.precision - 1)) - 1))
     return np.where(raw & exponents == 0, raw & sign, raw)

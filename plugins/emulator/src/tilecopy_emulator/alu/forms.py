@@ -1,4 +1,4 @@
-"""Forms of opcodes: the modifiers and types that an opcode of a program may have.
+"""Forms of opcodes: the modifiers and types that an opcode may have, and the function that computes it.
 
 A form is written as in the PTX ISA: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}``, with separate types. Groups in braces are
 optional, groups in parentheses are required, and the order is free (as for ptxas). An opcode that matches no form
@@ -37,7 +37,7 @@ _NAMED = {
 
 
 class UndefinedResultError(Exception):
-    """The error for an operation without a defined result in some lanes. The emulator reports a hazard instead.
+    """Raised if an operation has no defined result in some lanes. The emulator reports a hazard.
 
     Attributes:
         message: what happened.
@@ -58,7 +58,7 @@ class Mode:
 
     @property
     def type(self) -> str:
-        """The last type. Most computations have this type."""
+        """The last type in the opcode. Most instructions compute in this type."""
         return self.types[-1]
 
     def has(self, modifier: str) -> bool:
@@ -71,7 +71,7 @@ class Mode:
 
     @property
     def direction(self) -> str:
-        """The rounding direction, to nearest even by default."""
+        """The rounding direction. The default is ``rn``, to nearest even."""
         return self.one_of("rz", "rm", "rp", "rna", default="rn")
 
 
@@ -81,7 +81,7 @@ Compute = Callable[..., Any]
 
 @attrs.frozen(eq=False)
 class Form:
-    """A form of an opcode: its valid modifiers, types and operands, and their computation.
+    """A form of an opcode: the valid modifiers, types and operands, and the function that computes the results.
 
     Attributes:
         name: the opcode.
@@ -103,7 +103,7 @@ class Form:
     approximate: bool = False
 
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
-        """Return the mode of these types and modifiers. Return None if the form does not allow them."""
+        """Return the :class:`Mode` of the types and modifiers if the form allows them, else None."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         remaining = list(modifiers)
@@ -116,14 +116,14 @@ class Form:
         return Mode(types, frozenset(modifiers)) if not remaining else None
 
     def spellings(self) -> Iterable[str]:
-        """Yield every opcode of this form, in the documented order."""
+        """Yield every opcode of this form. The modifiers have the order in which the PTX ISA writes them."""
         options = [choices if required else ("", *choices) for choices, required in self.groups]
         for types in sorted(self.types):
             for parts in product(*options):
                 yield ".".join(part for part in (self.name, *parts, *types) if part)
 
     def type_of(self, operand: str, mode: Mode) -> str:
-        """Return the PTX type of an operand. Roles such as ``t`` stand for a type of the instruction."""
+        """Return the PTX type of an operand, given its role. For example, ``t`` is the last type of the instruction."""
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
@@ -138,7 +138,7 @@ _GROUP = re.compile(r"\{([^}]*)\}|\(([^)]*)\)|\.([\w:]+)")
 
 
 def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute], *, approximate: bool = False) -> Form:
-    """Parse the description of a form, and return the form.
+    """Return the :class:`Form` that ``pattern``, ``types`` and ``roles`` describe.
 
     Args:
         pattern: the opcode and its modifiers, such as ``mul(.hi,.lo){.sat}``.
@@ -166,5 +166,5 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
 
 
 def plain(compute: Compute) -> Callable[[Mode], Compute]:
-    """Return a builder that returns the same computation for every mode."""
+    """Return a function that returns ``compute`` for every :class:`Mode`."""
     return lambda mode: compute

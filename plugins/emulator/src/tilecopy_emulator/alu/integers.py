@@ -1,4 +1,4 @@
-"""The integer, logic and bit instructions. Operands and results are unsigned bits, viewed as signed if needed."""
+"""The integer, logic and bit instructions. Signed operands and results are also passed as unsigned integers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BITS = "b16 b32 b64"
 
 
 def view(raw: Any, type: str) -> Any:
-    """Return unsigned integers as integers of a type with the same bits."""
+    """Return unsigned integers reinterpreted as integers of a PTX type. The bits do not change."""
     return raw.view(f"{'i' if type[0] == 's' else 'u'}{int(type[1:]) // 8}")
 
 
 def bits(values: Any) -> Any:
-    """Return integers as unsigned integers with the same bits."""
+    """Return integers reinterpreted as unsigned integers. The bits do not change."""
     return values.view(f"u{values.dtype.itemsize}") if values.dtype.kind == "i" else values
 
 
@@ -125,7 +125,7 @@ def _difference(mode: Mode) -> Compute:
 
 
 def extreme(largest: bool) -> Callable[[Mode], Compute]:
-    """Return a builder of the integer ``min`` or ``max``."""
+    """Return a function that builds the integer ``min`` or ``max`` for a :class:`Mode`."""
 
     def build(mode: Mode) -> Compute:
         chosen = np.maximum if largest else np.minimum
@@ -140,20 +140,20 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
 
 
 def halves(raw: Any, width: int = 16) -> tuple[Any, Any]:
-    """Return the lower and the upper half of packed registers."""
+    """Return the lower halves and the upper halves of packed registers."""
     narrow = f"u{width // 8}"
     return raw.astype(narrow), (raw >> raw.dtype.type(width)).astype(narrow)
 
 
 def join_halves(low: Any, high: Any) -> Any:
-    """Return packed registers from halves."""
+    """Pack lower and upper halves into registers. This is the reverse of :func:`halves`."""
     width = low.dtype.itemsize * 8
     wide = np.dtype(f"u{width // 4}")
     return low.astype(wide) | (high.astype(wide) << wide.type(width))
 
 
 def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """Return a builder that also accepts packed ``x2`` types. For these, it computes the two elements separately."""
+    """Return ``build`` extended to packed ``x2`` types, whose two elements are computed separately."""
 
     def build_packed(mode: Mode) -> Compute:
         if not mode.type.endswith("x2"):
@@ -441,7 +441,7 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
-        raise UndefinedResultError("the base of fns must be at most 31, and the offset above -2147483648", undefined)
+        raise UndefinedResultError("fns must have a base of at most 31 and an offset above -2147483648", undefined)
     position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

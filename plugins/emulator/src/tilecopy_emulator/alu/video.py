@@ -1,4 +1,4 @@
-"""The scalar video instructions. They combine parts of two registers, clamp the result, and combine it with a third.
+"""The scalar video instructions. They combine parts of two registers, clamp the result, and add or merge a third.
 
 Source: PTX ISA, scalar video instructions. Every value is exact until its low 32 bits are written; an intermediate result has
 34 bits including its sign.
@@ -21,9 +21,9 @@ _WIDTH = 34
 
 
 def computation(name: str, mode: Mode, marks: Mapping[int, str] | None = None) -> Compute:
-    """Return the computation of a video instruction.
+    """Return the function that computes a video instruction.
 
-    ``name``: its opcode; ``mode``: its types and modifiers; ``marks``: by the position of an operand, a sign if it
+    ``name``: the opcode; ``mode``: the types and modifiers; ``marks``: by the position of an operand, a sign if it
     is negated, and its part of the register (``b2``, ``-h0``).
     """
     marks = dict(marks or {})

@@ -1,4 +1,4 @@
-"""The kinds of memory accesses, and the bits of an address.
+"""Memory accesses (state space, size, semantics, scope), and the bit fields of addresses.
 
 The upper bits of a generic address select its state space: each array and module variable has a window of ``2**WINDOW_BITS``
 bytes, and shared and local memory have one each below them. Shared addresses are ``rank << RANK_BITS | base + offset``.
@@ -37,19 +37,19 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Move shared addresses to the CTA with rank ``rank`` in the cluster. With rank -1, return them unchanged."""
+    """Return shared-memory addresses in the CTA with cluster rank ``rank``, or unchanged if ``rank`` is -1."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
 def bytes_of(name: str, first: int, size: int = 1) -> str:
-    """Return the name of bytes of a variable for a message, such as ``x bytes 4 to 7``."""
+    """Return text that names bytes of a variable in a message, such as ``x bytes 4 to 7``."""
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 
 class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
-    """An exception for lanes of one warp that write the same bytes in one instruction. Only different values are a hazard.
+    """Raised if lanes of a warp write the same bytes in one instruction. The caller compares the values.
 
     Attributes:
         error: the hazard.
@@ -129,7 +129,7 @@ class AccessKind:
 
     @cached_property
     def strength(self) -> int:
-        """The strength of the access: its scope and size as one number, 0 for an ordinary access (see shadow.py)."""
+        """The strength of the access (see shadow.py): an integer for scope and size, or 0 for an ordinary access."""
         return strength(self.reach, self.bytes) if self.reach else WEAK
 
     @property
@@ -141,19 +141,19 @@ class AccessKind:
 
     @property
     def releases(self) -> bool:
-        """True if the access is a release."""
+        """True if the access has release semantics."""
         return self.semantics in ("release", "acq_rel")
 
     @property
     def acquires(self) -> bool:
-        """True if the access is an acquire."""
+        """True if the access has acquire semantics."""
         return self.semantics in ("acquire", "acq_rel")
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the accesses of an atomic in turns: positions, old and new values. At most one access of a turn changes an address.
+    """Yield an atomic's accesses in groups: indices, old and new values. One access per group may change an address.
 
-    Accesses that change nothing, and the first one that does, see the same value and share a turn.
+    Accesses that change nothing, and the first one that does, see the same value and share a group.
 
     ``places``: one per access; ``compute``: from positions of accesses to the old values, and the new value of each access alone.
     """
@@ -179,6 +179,6 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
 
 def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
-    """Return the new values of an atomic operation from old values (1-D), as an array of the same type."""
+    """Return the values that an atomic operation stores, in the shape and type of the old values (1-D)."""
     new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
     return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

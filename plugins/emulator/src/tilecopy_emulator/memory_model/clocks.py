@@ -30,14 +30,14 @@ FOREVER = (1 << 26) - 1
 
 @attrs.define
 class Time:
-    """The time counter of the whole grid."""
+    """The logical time: one counter for the whole grid."""
 
     now: int = 1
 
 
 @attrs.frozen(eq=False)
 class Clock:
-    """An immutable vector clock, for example of a release: one row of times per CTA."""
+    """An immutable vector clock, for example the clock of a release. It has one row of times per CTA."""
 
     rows: Mapping[int, Any]
 
@@ -46,7 +46,7 @@ NOTHING = Clock({})
 
 
 def join(clocks: Iterable[Clock]) -> Clock:
-    """Return the maximum of clocks."""
+    """Return the elementwise maximum of vector clocks."""
     rows: dict[int, Any] = {}
     for clock in clocks:
         merge(rows, clock.rows)
@@ -54,7 +54,7 @@ def join(clocks: Iterable[Clock]) -> Clock:
 
 
 def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
-    """Update ``rows`` to the maximum of ``rows`` and ``more``."""
+    """Update ``rows`` in place to the elementwise maximum of ``rows`` and ``more``."""
     if not rows:
         rows.update(more)
         return
@@ -67,7 +67,7 @@ def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
 
 
 class VectorClocks:
-    """The clocks of the threads of some CTAs.
+    """The vector clocks of all threads of consecutive CTAs.
 
     ``time``: the grid's counter; ``ctas``: number of CTAs; ``threads``: threads per CTA; ``first``: number of the first
     CTA in the grid (0 if the CTAs stand for many); ``sections``: other proxies whose fences the program uses.
@@ -88,7 +88,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return these clocks repeated for ``copies`` clusters. The CTAs have consecutive numbers from ``first``."""
+        """Return the clocks repeated for ``copies`` clusters. CTA numbers start at ``first`` and are consecutive."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -105,11 +105,11 @@ class VectorClocks:
         return new
 
     def renumber(self, clock: Clock, shift: int) -> Clock:
-        """Return a clock with ``shift`` added to the numbers of its CTAs."""
+        """Return a copy of a clock with all CTA numbers increased by ``shift``."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
     def row(self, lanes: Any) -> Any:
-        """Return the maximum of the clock rows of some lanes of a CTA, with the current time in the lanes' own columns."""
+        """Merge the clock rows of lanes of one CTA into one row. The lanes' own columns get the current time."""
         cta = int(lanes[0]) // self.threads
         inside = lanes - cta * self.threads
         base = self.base.get(cta)
@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane whose clock has at least a given time in a column of a CTA (1-D arrays of the same length)."""
+        """Return True for each lane whose clock has reached the lane's value in ``times``, in one column of one CTA."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
@@ -135,7 +135,7 @@ class VectorClocks:
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return the time that the clock of each lane has in a column of a CTA."""
+        """Return a time from each lane's clock: the value in one column of the row of one CTA."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]
@@ -173,7 +173,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """Return the clock of some lanes. It covers everything that these lanes did until now."""
+        """Return one clock for several lanes. The clock covers everything that the lanes did until now."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -187,7 +187,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return the clock of a lane's asynchronous operations: the clock of the mbarrier phases that it saw complete.
+        """Return the clock that a lane's asynchronous operation releases: mbarrier phases that the lane saw complete.
 
         The operation releases this clock when it completes, but not the accesses of its thread.
         """
@@ -199,13 +199,13 @@ class VectorClocks:
         return Clock(rows)
 
     def release(self, lanes: Any) -> Clock:
-        """Return a clock like :meth:`snapshot`, and advance the time, so that the clock does not include later accesses."""
+        """Return the :meth:`snapshot` of lanes, then advance the time. The clock does not cover later accesses."""
         clock = self.snapshot(lanes)
         self.time.now += 1
         return clock
 
     def acquire(self, lanes: Any, clock: Clock) -> None:
-        """Join a clock into the clocks of some lanes."""
+        """Merge ``clock`` into the clock of each lane."""
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
             here = lanes[ctas == cta]
@@ -227,13 +227,13 @@ class VectorClocks:
                         known[key] = done[id(old)]
 
     def completion(self, column: int, time: int) -> Any:
-        """Return a clock row with the time of what an mbarrier (or another owner of a column) has completed."""
+        """Return a clock row with ``time`` in the column of an mbarrier or warpgroup, and 0 in all other columns."""
         row = np.zeros(self.width, np.int32)
         row[self.barriers_at + column] = time
         return row
 
     def learn(self, cta: int, inside: Any, rows: Any) -> None:
-        """Join a clock row, or one row per thread, into the clocks of threads of a CTA."""
+        """Merge one clock row, or one row per thread, into the clocks of threads of a CTA."""
         table = self.rows.get(cta)
         if table is None:
             table = self.rows[cta] = np.zeros((self.threads, self.width), np.int32)
@@ -245,7 +245,7 @@ class VectorClocks:
         table[inside] = np.maximum(table[inside], rows)
 
     def barrier(self, cta: int, lanes: Any) -> None:
-        """Join the clocks of all living threads of a CTA (without those that have exited)."""
+        """Synchronise the clocks of all threads of a CTA that have not exited."""
         if len(lanes) == self.threads and not self.rows and not self.base and not self.common and not self.private:
             self.floor[cta] = self.time.now
             self.time.now += 1
@@ -264,7 +264,7 @@ class VectorClocks:
             self.private.pop(lane, None)
 
     def barriers(self, ctas: Any) -> None:
-        """Join the clocks of all threads within each of several CTAs."""
+        """Synchronise the clocks of all threads in each of several CTAs, one CTA at a time."""
         if not self.rows and not self.base and not self.common and not self.private:
             self.floor[ctas] = self.time.now
             self.time.now += 1
@@ -274,7 +274,7 @@ class VectorClocks:
             self.barrier(cta, threads + cta * self.threads)
 
     def warp_barrier(self, lanes: Any) -> None:
-        """Join the clocks of lanes of one warp."""
+        """Synchronise the clocks of lanes of one warp."""
         inside = int(lanes[0]) % self.threads
         whole = len(lanes) == min(32, self.threads - inside // 32 * 32)
         simple = not self.sections and not self.private and not self.deviates[lanes].any()
@@ -286,7 +286,7 @@ class VectorClocks:
             self.acquire(lanes, self.release(lanes))
 
     def meet(self, lanes: Any) -> None:
-        """Record in the section :data:`ISSUED` that lanes of one warp converged without synchronisation."""
+        """Record that lanes of one warp converged without synchronisation, in the clock section :data:`ISSUED`."""
         row, at = self.row(lanes), self.section_at[ISSUED]
         issued = np.zeros(self.width, np.int32)
         issued[at : at + self.threads] = np.maximum(row[: self.threads], row[at : at + self.threads])
@@ -295,7 +295,7 @@ class VectorClocks:
         self.time.now += 1
 
     def fence(self, lanes: Any, sections: Iterable[str]) -> None:
-        """Execute a proxy fence of lanes: copy the times in their clocks to the sections of other proxies."""
+        """Execute a proxy fence: copy the times in the lanes' clocks to the clock sections of other proxies."""
         for cta in np.unique(lanes // self.threads).tolist():
             here = lanes[lanes // self.threads == cta]
             inside = here - cta * self.threads

@@ -1,4 +1,4 @@
-"""Shadow memory: the last accesses of each byte, with time and actor (a thread, an mbarrier or an operation in flight).
+"""Shadow memory: who last read and wrote each byte, and when. An *actor* is a thread, an mbarrier or an operation.
 
 A *stamp* is ``time << 37 | strength << 32 | actor``. A cell (as many bytes as the narrowest access of the program)
 holds its last writer and one reader; a log has further readers and unordered atomic writes.
@@ -36,33 +36,33 @@ _STRENGTHS = np.arange(32) % ENGINE
 
 
 def stamp(time: int, strength: int, actor: Any) -> Any:
-    """Return the stamp of an access in shadow memory, or an array of stamps if ``actor`` is an array."""
+    """Encode an access as a shadow-memory stamp. If ``actor`` is an array, return an array of stamps."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
 def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
-    """Return the stamp in shadow memory of an operation that has not completed."""
+    """Return the shadow-memory stamp of an asynchronous operation that has not completed."""
     return stamp(FOREVER, strength, actor)
 
 
 def actor_of(stamps: Any) -> Any:
-    """Return the actors in stamps of shadow memory."""
+    """Return the actor number that each shadow-memory stamp encodes."""
     return stamps & ACTOR_MASK
 
 
 def barrier_of(actor: Any) -> tuple[Any, Any]:
-    """Return the CTA of an actor's mbarrier, and the mbarrier's column in the CTA's clock rows."""
+    """Return the CTA of the mbarrier that an actor number stands for, and the mbarrier's column in clock rows."""
     number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
     return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
 
 
 def time_of(stamps: Any) -> Any:
-    """Return the times in stamps of shadow memory."""
+    """Return the logical time that each shadow-memory stamp encodes."""
     return stamps >> TIME_SHIFT
 
 
 def strength_of(stamps: Any) -> Any:
-    """Return the strengths of accesses in stamps of shadow memory."""
+    """Return the strength of the access that each shadow-memory stamp encodes."""
     return _STRENGTHS[(stamps >> STRENGTH_SHIFT) & 31]
 
 
@@ -72,7 +72,7 @@ def by_engine(stamps: Any) -> Any:
 
 
 def is_reduction(stamps: Any) -> Any:
-    """Return True for each stamp of a reduction."""
+    """Return True for each stamp of an asynchronous reduction."""
     return (stamps >> STRENGTH_SHIFT) & 31 == REDUCED
 
 
@@ -87,13 +87,13 @@ def scope_of(strengths: Any) -> Any:
 
 
 def in_scope(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> Any:
-    """Return True if the scopes of two strong accesses include each other's thread."""
+    """Return True if each of two strong accesses has a scope that includes the other access's thread."""
     least = np.minimum(scope_of(strengths), scope_of(before))
     return (least >= GPU) | ((least == CLUSTER) & same_cluster) | ((least == CTA) & same_cta)
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Return True if two strong accesses to a cell access the same bytes by the same proxy."""
+    """Return True if two strong accesses to one cell use the same bytes and the same proxy."""
     return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
@@ -106,13 +106,13 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return True if strong accesses by any two threads do not race: same bytes, and scope .gpu or wider for both."""
+    """Return True if two strong accesses by any threads cannot race: same bytes, and scopes of .gpu or wider."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
 @attrs.define(eq=False)
 class Conflict(Exception):  # noqa: N818 (not an error of the user's: the memory turns it into one)
-    """An exception for two accesses that are not ordered.
+    """Raised if an access is not ordered after an earlier access to the same cell.
 
     ``position``: of the current access; ``cell``: of both; ``stamp``: of the earlier access; ``wrote``: whether that
     was a write; ``together``: whether that is another lane of the same instruction.
@@ -142,12 +142,12 @@ def _zeros(cells: int) -> Any:
         try:
             pages = mmap.mmap(-1, 8 * cells, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except (OSError, OverflowError) as error:
-            raise MemoryError(f"{8 * cells} bytes of shadow memory for an array of {cells} cells") from error
+            raise MemoryError(f"cannot allocate {8 * cells} bytes of shadow memory for {cells} cells") from error
         return np.frombuffer(pages, np.int64)
 
 
 class ShadowMemory:
-    """The shadow memory of one memory: stamps with time and actor of the last accesses to each cell.
+    """The shadow memory of an array, or of shared or tensor memory: the stamps of the last accesses to each cell.
 
     ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
@@ -162,7 +162,7 @@ class ShadowMemory:
         self._compact_at = COMPACT
 
     def replicate(self, copies: int, shifts: tuple[int, int, int]) -> ShadowMemory:
-        """Return this shadow memory repeated for ``copies`` clusters. The numbers of their actors are consecutive.
+        """Return the shadow memory repeated for ``copies`` clusters. Actor numbers continue from cluster to cluster.
 
         ``copies``: the number of clusters; ``shifts``: threads, mbarriers and operations of one cluster.
         """
@@ -199,7 +199,7 @@ class ShadowMemory:
             self.remember(cells, stamps, judge)
 
     def remember(self, cells: Any, stamps: Any, judge: Judge) -> None:
-        """Record reads, so that later writes are checked against them."""
+        """Record reads. Later writes are checked against the recorded reads."""
         if len(stamps) and strength_of(stamps[0]):
             self.push(cells, stamps)
             return
@@ -217,7 +217,7 @@ class ShadowMemory:
                 self.push(cells[lost], stamps[lost])
 
     def write(self, cells: Any, stamps: Any, judge: Judge, *, equal: Any = None, modifies: bool = False) -> None:  # noqa: C901, PLR0912 (every access passes here, and a call costs each)
-        """Check and record a write of cells.
+        """Check that a write of cells races with no earlier access, and record the write.
 
         ``cells``: that are written; ``stamps``: of this write; ``judge``: of earlier accesses; ``equal``: True where an
         unordered write of another thread is allowed, because it wrote the same value; ``modifies``: the write is an
@@ -277,7 +277,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Return a conflict of lanes that wrote one cell in one instruction. Prefer lanes in different warps."""
+        """Return a conflict of lanes that wrote one cell in one instruction, if possible lanes of different warps."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -304,7 +304,7 @@ class ShadowMemory:
         return exempt & ~ordered
 
     def push(self, cells: Any, stamps: Any, kind: int = READ) -> None:
-        """Add accesses to the log."""
+        """Append accesses to the log, which keeps more than one access per cell."""
         if self.logged is None:
             self.logged = np.zeros(len(self.writer), bool)
         cells = np.asarray(cells, np.int64)
@@ -389,7 +389,7 @@ class ShadowMemory:
         self.logged[self._cell] = True
 
     def begin(self, actor: int, reads: Any, writes: Any, strength: int = WEAK) -> None:
-        """Record the cells of an operation in flight. The caller has checked its accesses."""
+        """Record the cells that an operation in flight reads and writes. The caller must have checked the accesses."""
         if writes is not None:
             self.writer[writes] = in_flight_stamp(actor, strength)
             self.reader[writes] = 0
@@ -397,7 +397,7 @@ class ShadowMemory:
             self.push(reads, in_flight_stamp(actor))
 
     def complete(self, actor: int, writes: Any, stamps: Any) -> None:
-        """Replace the stamps of an operation in flight by stamps of the completed operation."""
+        """Replace the stamps of an operation in flight by the stamps of the completed operation."""
         if writes is not None:
             here = actor_of(self.writer[writes]) == actor
             self.writer[writes[here]] = np.broadcast_to(stamps, here.shape)[here]

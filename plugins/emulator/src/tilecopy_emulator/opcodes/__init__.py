@@ -1,4 +1,4 @@
-"""The compilers of instructions. Each returns a step, a function that executes the instruction for some lanes.
+"""The compilers of PTX instructions. A compiler returns a *step*, a function that executes the instruction.
 
 Compilation raises :class:`UnsupportedPtxError` for unsupported forms; a step raises :class:`tilecopy.HazardError`.
 """

@@ -1,4 +1,4 @@
-"""The compiler of register instructions, with the tables of :mod:`..alu`. ``h0@1`` in an opcode: half 0 of operand 1."""
+"""The compiler of the register instructions in :mod:`..alu`. In an opcode, ``h0@1`` selects half 0 of operand 1."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[
             raise refuse(instruction, f"the instruction must have one result, got {operand.first}|{operand.second}")
         return [operand.first, operand.second]
     if len(roles) == 2 and not roles[1].endswith("?"):
-        raise refuse(instruction, f"the instruction must have two results, p|q, got '{operand}'")
+        raise refuse(instruction, f"the instruction must have two results, such as p|q, got '{operand}'")
     return [operand, *(["_"] if len(roles) == 2 else [])]
 
 
@@ -44,7 +44,7 @@ def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tu
 
 
 def compile_arithmetic(instruction: Instruction, program: Program, table: Mapping[str, Sequence[Form]] = FORMS) -> Step:
-    """Compile an instruction that matches a form in a table."""
+    """Compile a register instruction that matches a form in ``table``."""
     form, mode = _chosen(instruction, table)
     compute = form.build(mode)
     wider = instruction.opcode[0] == "cvt" and all(type in DECLARABLE for type in mode.types)
@@ -116,9 +116,9 @@ def _video(instruction: Instruction, program: Program) -> Step:
     merges, secondary = 0 in marks, {"add", "min", "max"} & set(plain.opcode)
     negated = any(mark.startswith("-") for mark in marks.values())
     if marks.get(3, "-") != "-" or (merges and (secondary or name == "vmad")):
-        raise refuse(instruction, "only sources 1 and 2, and a result not combined further, may be register parts")
+        raise refuse(instruction, "a register part must be source 1 or 2, or a result (not with add, min, max or vmad)")
     if negated and (name != "vmad" or "po" in plain.opcode):
-        raise refuse(instruction, "a source may be negated only in vmad without .po")
+        raise refuse(instruction, "only vmad without .po may have a negated source")
     forms = [_mark(form, marks) for form, _ in find_forms(plain.opcode)]
     if merges:
         forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]

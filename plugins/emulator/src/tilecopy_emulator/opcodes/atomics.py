@@ -1,4 +1,4 @@
-"""Atomics ``atom`` and ``red`` on scalars, vectors and 128 bits (PTX ISA 9.7.13.5 and .6), and ``multimem`` (9.7.9.17 to .19).
+"""The atomics ``atom`` and ``red`` (PTX ISA 9.7.13.5 and .6), and ``multimem`` (PTX ISA 9.7.9.17 to .19).
 
 Addresses of ``multimem`` are in a multicast object, which on the emulator has one member, the GPU itself. A store or reduction
 accesses the bytes of that member, and a load with a reduction returns its value.
@@ -43,7 +43,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
     ):
         raise refuse(instruction, f"this form of {name} is not supported")
     if not returns and parts.order in ("acquire", "acq_rel"):
-        raise refuse(instruction, f"red must be relaxed or release, because it has no result, got .{parts.order}")
+        raise refuse(instruction, f"red must be .relaxed or .release because red has no result, got .{parts.order}")
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
     count = 2 if type == "b128" else parts.count or 1
     kind = "b64" if type == "b128" else type
@@ -67,7 +67,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
 def atomic_step(
     access: AccessKind, address: Reader, readers: list[list[Reader]], write: list[Writer], compute: Any, in_shared: Any
 ) -> Step:
-    """Return the step of an atomic operation on adjacent elements. ``readers[i][j]`` reads element j of operand i."""
+    """Return a step that executes atomics on adjacent elements. ``readers[i][j]`` reads element j of operand i."""
     size, count = access.bytes, len(readers[0])
 
     def update_of(values: list[Any]) -> Callable[..., Any]:

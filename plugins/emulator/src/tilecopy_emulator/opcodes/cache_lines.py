@@ -1,4 +1,4 @@
-"""Prefetches, eviction priorities and ``discard`` of cache lines. All check the address. Discarded bytes are undefined.
+"""Instructions on cache lines: prefetches, eviction priorities and ``discard``. Only ``discard`` changes bytes.
 
 Source: PTX ISA, ``prefetch``, ``applypriority``, ``cp.async.bulk.prefetch``, ``discard``.
 """
@@ -41,7 +41,7 @@ def _line(instruction: Instruction, program: Program) -> Step:
 
 
 def bulk_prefetch(instruction: Instruction, program: Program) -> Step:
-    """Compile ``cp.async.bulk.prefetch.L2``. Its step only checks the size and the address."""
+    """Compile ``cp.async.bulk.prefetch.L2``. The emulator only checks the size and the address."""
     place, size = operands_of(instruction, 2)
     address, read = address_reader(place, instruction, program), reader(size, "u32", instruction, program)
 

@@ -24,7 +24,7 @@ def _exit(machine: Machine, lanes: Lanes, opcode: Any) -> None:
 
 def _branch(instruction: Instruction, program: Program) -> Step:
     if len(instruction.operands) != 1 or instruction.operands[0] not in program.labels:
-        raise refuse(instruction, "the target must be a label of the function")
+        raise refuse(instruction, "the branch target must be a label of the function")
     target = program.labels[str(instruction.operands[0])]
     return lambda machine, lanes: machine.branch(lanes, target)
 
@@ -46,11 +46,11 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     if kind == "red":
         reduce = next(part for part in opcode if part in ("popc", "and", "or"))
         if len(operands) not in (3, 4):
-            raise refuse(instruction, "expected a result, a barrier, optionally a number of threads, and a predicate")
+            raise refuse(instruction, "expected a result, a barrier number, optionally a thread count, and a predicate")
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
-        raise refuse(instruction, "expected a barrier, and a number of threads (optional except for arrive)")
+        raise refuse(instruction, "expected a barrier number and a thread count, which only arrive requires")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
         raise refuse(instruction, f"the barrier number must be from 0 to 15, got {operands[0]}")
@@ -173,11 +173,11 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     operands = list(instruction.operands)
     state = operands.pop(0) if arrives and operands and not isinstance(operands[0], Memory) else "_"
     if not operands or not isinstance(operands[0], Memory) or len(operands) > 2:
-        raise refuse(instruction, "expected an address and at most one more operand")
+        raise refuse(instruction, "expected an address in brackets, and at most one more operand")
     if remote and state != "_":
         raise refuse(instruction, f"the result of an arrival on a shared::cluster address must be _, got {state}")
     if expects and len(operands) != 2:
-        raise refuse(instruction, "expected an address and a number of bytes")
+        raise refuse(instruction, "expect_tx must have an address and a number of bytes")
     write = writer(state, "u64", instruction, program)
     address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
@@ -203,7 +203,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     kind, opcode = instruction.opcode[1], set(instruction.opcode)
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
-        raise refuse(instruction, "expected a predicate, an address, and a state (with .parity, a parity)")
+        raise refuse(instruction, "expected a predicate, an address, and a state (or with .parity, a parity bit)")
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
     address = shared_address(operands[1], instruction, program)

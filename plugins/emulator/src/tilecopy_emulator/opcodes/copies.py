@@ -142,7 +142,7 @@ def _track(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None
 
 
 def bulk(instruction: Instruction, program: Program) -> Step:
-    """Compile ``cp.async.bulk``: copies and their groups."""
+    """Compile ``cp.async.bulk``, including ``commit_group`` and ``wait_group``."""
     opcode = instruction.opcode
     rest = [part for part in opcode[3:] if not is_hint(part)]
     operands = list(instruction.operands)
@@ -218,7 +218,7 @@ def _bulk_copy(
 
 
 def demand_bulk_size(machine: Machine, one: Any, count: int) -> None:
-    """Raise a hazard unless ``count`` is a valid number of bytes for a bulk copy."""
+    """Raise a hazard if ``count`` bytes are not a valid size of a bulk copy."""
     if count % 16 or count <= 0:
         machine.hazard("alignment", f"a bulk copy's size must be a positive multiple of 16 bytes, got {count}", one)
 
@@ -229,15 +229,15 @@ def row_of(values: Any, position: int) -> Any:
 
 
 def receivers(machine: Machine, one: Any, mask: int) -> list[int]:
-    """Return the cluster ranks in a multicast mask."""
+    """Return the ranks of the CTAs whose bits are set in a multicast mask."""
     ranks = [rank for rank in range(16) if mask >> rank & 1]
     if not ranks or ranks[-1] >= machine.cluster_size:
-        machine.hazard("window", f"the mask must name CTAs of a cluster of {machine.cluster_size}, got 0x{mask:x}", one)
+        machine.hazard("window", f"the mask must name CTAs from 0 to {machine.cluster_size - 1}, got 0x{mask:x}", one)
     return ranks
 
 
 def mbarrier_of(machine: Machine, one: Any, address: Any) -> int:
-    """Return the shared-memory offset of the mbarrier on which a copy completes. Check that a fence follows the mbarrier's init."""
+    """Return the shared-memory offset of a copy's mbarrier. Check that a fence followed ``mbarrier.init``."""
     place = int(machine.shared.place(one, address, 8, remote=True)[0])
     if not machine.mbarriers.use(one, np.array([0]), place).fenced:
         machine.engines.check_init(int(one[0]), place)
@@ -248,7 +248,7 @@ def issue_copy(
     machine: Machine, one: Any, size: int, to: tuple[str, Any], source: tuple[str, Any], phase: Any, compute: Any,
     element: int, rank: int, *, kept: int | None = None,
 ) -> None:  # fmt: skip
-    """Check and start a bulk copy of one lane. Without an mbarrier (``phase``), the copy is in the lane's bulk group.
+    """Check and start a bulk copy of one lane. ``phase`` is the mbarrier's address, or None for a copy in a bulk group.
 
     ``kept``: for a copy to global memory, the mask of the bytes that are written of each 16; None for all.
     """
@@ -289,7 +289,7 @@ def issue_copy(
     else:
         place_to, cta = ("shared", received), int(received[0]) // shared.size
         if source[0] != "global" and cta == lane // machine.threads:
-            what = "the destination of a bulk copy must be another CTA of the cluster, got the CTA itself"
+            what = "the destination of a bulk copy must be another CTA of the cluster, got the executing CTA"
             machine.hazard("window", what, one)
         if barrier // shared.size != cta:
             machine.hazard("window", "the mbarrier of a bulk copy must be in the CTA of the destination", one)
@@ -312,7 +312,7 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 
 @attrs.frozen
 class Piece:
-    """A frozen record of equal-sized pieces of global memory that a lane's copy accesses in each cluster of the batch.
+    """A frozen record of pieces of global memory, all of the same size, that one lane's copy accesses.
 
     ``chosen``: the mask of pieces and clusters; ``offsets``: of these in the array; ``size``: bytes of each.
     """
@@ -323,24 +323,24 @@ class Piece:
 
     @classmethod
     def of(cls, machine: Machine, offsets: Any, size: int) -> Piece:
-        """Return one piece of ``size`` bytes per cluster of the batch. ``offsets`` has one offset per piece."""
+        """Return a record of one piece of ``size`` bytes per cluster. ``offsets``: byte offsets in the array."""
         return cls(np.ones((1, machine.copies), bool), np.broadcast_to(offsets, (1, machine.copies)).ravel(), size)
 
     def reads(self, machine: Machine) -> Reads:
-        """Return a :class:`Reads` of the pieces: the bytes that an operation in flight reads."""
+        """Return the pieces as a :class:`Reads`, the bytes that an operation in flight reads."""
         offsets = np.zeros(self.chosen.shape, np.int64)
         offsets[self.chosen] = self.offsets
         return Reads(machine.in_flight, offsets, self.size, self.chosen)
 
     def cells(self, machine: Machine, one: Any, array: GlobalArray) -> tuple[Any, Any]:
-        """Return the shadow cells of the pieces, and the thread that accesses each cell."""
+        """Return the pieces' shadow-memory cells, and for each cell the grid number of the thread that accesses it."""
         cells, cells_per_offset = machine.globals.cells(array, self.offsets, self.size)
         threads = np.broadcast_to(machine.grid_thread[int(one[0])], self.chosen.shape)[self.chosen]
         return cells, np.repeat(threads, cells_per_offset)
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Check that writes of global bytes are ordered before a copy engine's read and fenced for the async proxy."""
+    """Check that a copy engine may read global bytes: earlier writes must be ordered and fenced for async proxy."""
     if array.shadow is None:
         return
     for piece in pieces:
@@ -354,9 +354,9 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Check the global bytes that a copy engine writes. Return the ``array_write`` of the :class:`Operation`."""
+    """Check that a copy engine may write global bytes. Return the ``array_write`` of the new :class:`Operation`."""
     if not array.writable or array.space != "global":
-        machine.hazard("read-only", f"{array.name} must be writable, but it is read-only", one)
+        machine.hazard("read-only", f"the destination {array.name} must be writable, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
     before = [shadow.writer[cells] for cells, _ in cells_by_piece]
     for number, (cells, _) in enumerate(cells_by_piece if reduces else ()):
@@ -377,7 +377,7 @@ def check_written_global(
 
 
 def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
-    """Check that shared bytes are written, ordered and fenced before a copy engine's read. Return the shadow cells."""
+    """Check that a copy engine may read shared bytes. Return the shadow-memory cells of the bytes."""
     machine.shared.check_read(np.repeat(one, len(places)), places, size, remember=False)
     cells, _ = machine.shared.cells_from(places, size)
     machine.engines.check_proxy(int(one[0]), cells, "read")
@@ -385,7 +385,7 @@ def check_sent(machine: Machine, one: Any, places: Any, size: int) -> Any:
 
 
 def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduces: bool = False) -> Any:
-    """Check a copy engine's write of shared bytes. Return the bytes' shadow cells. Two reductions do not conflict."""
+    """Check that a copy engine may write or reduce shared bytes. Return the shadow-memory cells of the bytes."""
     shared = machine.shared
     if shared.has_objects:
         starts = (places[:, None] + np.arange(0, size, 16)).ravel()
@@ -400,9 +400,9 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an operation after its accesses are checked. It completes on an mbarrier or in the lane's bulk group.
+    """Start an asynchronous operation on checked bytes. The operation completes on an mbarrier or in a bulk group.
 
-    ``in_flight``: its reads of the array in its data; for the others see :class:`Operation`.
+    ``in_flight``: the operation's reads of its source array; for the others see :class:`Operation`.
     """
     group = int(machine.engines.bulk_committed[lane]) if barrier < 0 else -1
     clock = machine.order.causes(lane) if group < 0 else None
@@ -418,7 +418,7 @@ def start_operation(
 
 
 def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple[Any, Any]:
-    """Check the alignment of ``addresses`` to 16 bytes. Return their array, and the offsets in it."""
+    """Check that addresses are multiples of 16 bytes. Return the global array, and the byte offsets in the array."""
     addresses = np.asarray(addresses).astype(np.uint64)
     machine.demand_aligned(one, addresses, 16, "the global address {}")
     window = addresses >> np.uint64(WINDOW_BITS)
@@ -433,7 +433,7 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Return the indices in ``stamps`` of last writes that need a proxy fence before the async proxy's access."""
+    """Return the indices of ``stamps`` whose writes need a proxy fence before an access by the async proxy."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
@@ -448,7 +448,7 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
 def check_proxy_global(
     machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Check that a proxy fence follows the writes ``plain`` of :func:`ordinary`. See :meth:`Engines.check_proxy`."""
+    """Check that a proxy fence followed the writes that :func:`ordinary` found. ``plain``: indices of the writes."""
     if not len(plain):
         return
     actor = actor_of(stamps)
@@ -466,7 +466,7 @@ def check_proxy_global(
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Complete an operation: copy its bytes to the destination, or combine them with the destination's bytes."""
+    """Complete an asynchronous copy or reduction: write the destination's bytes, and signal the mbarrier, if any."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]
@@ -556,7 +556,7 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             if where // shared.size != int(place[0]) // shared.size:
                 machine.hazard("window", f"the mbarrier of {kind} must be in the CTA of the destination", one)
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
-                machine.hazard("window", "the destination of red.async must be another CTA, got the CTA itself", one)
+                machine.hazard("window", "the destination of red.async must be another CTA, got the executing CTA", one)
             cells, _ = shared.cells_from(place, size)
             shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
             row = row_of(elements, position)
@@ -586,7 +586,7 @@ def _try_cancel(instruction: Instruction, program: Program) -> Step:
     def step(machine: Machine, lanes: Lanes) -> None:
         shared, index = machine.shared, machine.index(lanes)
         targets, barriers = to(machine, lanes), phase(machine, lanes)
-        what = "a CTA must not make another try_cancel request after it saw one fail (is_canceled was false): stop at the first failure"
+        what = "a CTA must not execute try_cancel again after is_canceled was false: stop at the first failed request"
         machine.hazard_where(machine.engines.refused[machine.cta_of[index]], "lifetime", what, lanes)
         for position, lane in enumerate(index.tolist()):
             one = index[position : position + 1]

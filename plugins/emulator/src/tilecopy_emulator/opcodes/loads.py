@@ -20,7 +20,7 @@ from .operands import Handler, Lanes, Reader, Step, constant_bits, demand_count,
 
 
 def address_reader(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return a function that reads an address operand, as unsigned integers of the register's width."""
+    """Return a function that reads an address operand. Addresses are unsigned integers as wide as the register."""
     if not isinstance(operand, Memory):
         raise refuse(instruction, f"expected an address in brackets, got '{operand}'")
     base, offset = operand.base, operand.offset
@@ -40,7 +40,7 @@ def address_reader(operand: Operand, instruction: Instruction, program: Program)
 
 
 def shared_address(operand: Operand, instruction: Instruction, program: Program) -> Reader:
-    """Return a reader of a shared address. If the opcode has no space, the address is generic and must point to shared memory."""
+    """Return a function that reads a shared-memory address. A generic address must point to shared memory."""
     if modifiers_of(instruction.opcode).space:
         return address_reader(operand, instruction, program)
     read = data_address(operand, "", instruction, program)
@@ -57,7 +57,7 @@ def shared_address(operand: Operand, instruction: Instruction, program: Program)
 
 
 def data_address(operand: Operand, space: str, instruction: Instruction, program: Program) -> Reader:
-    """Return a reader of an address in a state space. Without a space, the reader returns generic addresses."""
+    """Return a function that reads an address in state space ``space``, or a generic address if ``space`` is empty."""
     read = address_reader(operand, instruction, program)
     base = operand.base if isinstance(operand, Memory) else ""
     if not space and program.register_bits.get(base) == 32:
@@ -70,7 +70,7 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that makes a function of machine, lanes, opcode and a reader or writer per operand a handler.
+    """Return a decorator that makes an instruction handler. The decorated function gets a reader or writer per operand.
 
     A role is a PTX type (after ``=`` for a writer), or ``[shared]`` for an address in shared memory.
     """
@@ -93,7 +93,7 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """Return the registers of an operand: one register, or several in braces."""
+    """Return the ``count`` registers of an operand, which is one register or several registers in braces."""
     names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"expected {count} registers, got {len(names)}")
@@ -101,7 +101,7 @@ def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, .
 
 
 def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
-    """Return the operands of an instruction without a cache policy. Their number must be ``count``."""
+    """Return the ``count`` operands of an instruction. A cache policy is neither counted nor returned."""
     operands = instruction.operands
     if "L2::cache_hint" in instruction.opcode:
         operands = operands[:-1]
@@ -111,7 +111,7 @@ def operands_of(instruction: Instruction, count: int) -> tuple[Operand, ...]:
 
 
 def load(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a load. ``parts`` describes the load. The default is the instruction's opcode."""
+    """Compile a load that ``parts`` describes. By default, ``parts`` comes from the instruction's opcode."""
     parts = parts or parts_of(instruction)
     destination, source = operands_of(instruction, 2)
     names = names_of(destination, parts.count, instruction)
@@ -131,10 +131,10 @@ def load(instruction: Instruction, program: Program, parts: Parts | None = None)
 
 
 def store(instruction: Instruction, program: Program, parts: Parts | None = None) -> Step:
-    """Compile a store. ``parts`` describes the store. The default is the instruction's opcode."""
+    """Compile a store that ``parts`` describes. By default, ``parts`` comes from the instruction's opcode."""
     parts = parts or parts_of(instruction)
     if parts.access.space in ("param", "const"):
-        raise refuse(instruction, f"the space of a store must be writable, got .{parts.access.space}")
+        raise refuse(instruction, f"the state space of a store must be writable, got .{parts.access.space}")
     destination, source = operands_of(instruction, 2)
     readers = [
         reader(name, parts.type, instruction, program, wider=True)
@@ -169,7 +169,7 @@ class _Several:
     access: AccessKind
 
     def addresses(self, machine: Machine, lanes: Lanes) -> tuple[Any, Any]:
-        """Return the lanes and the addresses of all accesses of the group, instruction by instruction."""
+        """Return the lane and the address of each access: all lanes of the first instruction, then of the next."""
         index, count = machine.index(lanes), len(self.offsets)
         base = machine.rows(machine.read(self.base, lanes), lanes)
         addresses = (base + self.offsets.astype(base.dtype)[:, None, None]).reshape(-1, base.shape[1])
@@ -177,7 +177,7 @@ class _Several:
         return machine.many, addresses
 
     def one_by_one(self, machine: Machine, lanes: Lanes) -> None:
-        """Execute the instructions one by one, for example if they have too many accesses."""
+        """Execute the instructions separately, for example if they have too many accesses to combine."""
         at = machine.at
         for number, step in enumerate(self.alone):
             machine.at = at + number
@@ -238,7 +238,7 @@ def several(instructions: list[Instruction], steps: list[Step], program: Program
 
 
 def runs(program: Program) -> list[tuple[int, int]]:
-    """Return the index and length of each run of consecutive loads or stores that one step can execute."""
+    """Return ``(first instruction, length)`` of each run of loads or stores that one step can execute together."""
     targets = set(program.labels.values())
     groups: list[tuple[int, int]] = []
     first, key = 0, None
@@ -269,7 +269,7 @@ def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...],
 
 
 def origins_of(lacking: Any, element: int) -> Any:
-    """Return each stored byte's origin if the byte is undefined, else 0. Return None if ``lacking`` is None."""
+    """Return the origin of each undefined byte of a store, and 0 for defined bytes, or None if ``lacking`` is None."""
     if lacking is None:
         return None
     parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
@@ -277,12 +277,12 @@ def origins_of(lacking: Any, element: int) -> Any:
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
-    """Read several registers. Return their bytes side by side, in shape ``(lanes or 1, clusters or 1, bytes)``."""
+    """Read registers. Return the registers' bytes side by side, in shape ``(lanes or 1, clusters or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """Return the bytes of several values side by side, in the shape that :func:`gather` returns."""
+    """Return the bytes of several values side by side, in the shape of the result of :func:`gather`."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))
@@ -293,7 +293,7 @@ def beside(values: list[Any], dtype: Any) -> Any:
 
 
 def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
-    """Return the value of a constant operand."""
+    """Return the integer value of an operand that must be a constant."""
     if not is_constant(operand):
         raise refuse(instruction, f"{what} must be a constant")
     try:
@@ -303,7 +303,7 @@ def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
 
 
 def demand_parts(instruction: Instruction, known: frozenset[str] | set[str]) -> None:
-    """Raise an error if an opcode has a modifier that is neither in ``known`` nor a hint."""
+    """Raise an error for a modifier that is not in ``known``. Cache hints are always allowed."""
     for part in instruction.opcode[1:]:
         if part not in known and not is_hint(part):
             raise refuse(instruction, f"the modifier '.{part}' is not supported")
@@ -313,7 +313,7 @@ def _store_zeros(instruction: Instruction, program: Program) -> Step:
     """Compile ``st.bulk``, which writes zeros to shared memory as an ordinary store."""
     demand_count(instruction, 3)
     if immediate(instruction.operands[2], instruction, "the value") != 0:
-        raise refuse(instruction, f"the value must be 0, got {instruction.operands[2]}")
+        raise refuse(instruction, f"the value of st.bulk must be 0, got {instruction.operands[2]}")
     space = modifiers_of(instruction.opcode).space
     address = data_address(instruction.operands[0], space, instruction, program)
     size = reader(instruction.operands[1], "b64", instruction, program)

@@ -51,11 +51,11 @@ class _Move:
 
     @property
     def registers(self) -> int:
-        """The number of registers per lane."""
+        """The number of 32-bit registers per lane."""
         return len(self.lane) * self.bytes // 128
 
     def to_lanes(self, rows: Any) -> Any:
-        """Rearrange elements from rows, shape ``(rows, clusters, n)``, to lanes, shape ``(lanes, clusters, n)``."""
+        """Convert matrix rows, shape (rows, clusters, elements), to lanes, shape (lanes, clusters, elements)."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
         elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
@@ -63,7 +63,7 @@ class _Move:
         return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
     def to_rows(self, lanes: Any) -> Any:
-        """Rearrange elements from lanes to matrix rows. This is the reverse of :meth:`to_lanes`."""
+        """Convert lanes to matrix rows. This is the reverse of :meth:`to_lanes`."""
         copies = lanes.shape[1]
         elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)
@@ -97,7 +97,7 @@ def _rows(machine: Machine, lanes: Lanes, form: _Move, addresses: Any) -> tuple[
 
 
 def unpack(rows: Any, bits: int) -> Any:
-    """Return rows of 16 elements of ``bits`` bits each, unpacked to one element per byte."""
+    """Unpack rows of 16 elements. An element has ``bits`` bits before, and one byte after."""
     places = np.arange(16) * bits
     wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
     return (wide >> places % 8 & (1 << bits) - 1).astype(np.uint8)

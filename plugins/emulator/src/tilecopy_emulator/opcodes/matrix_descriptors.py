@@ -24,7 +24,7 @@ PADDED_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 
 @attrs.frozen
 class Swizzle:
-    """A frozen record of a swizzle mode: the pattern's rows and bytes per row, and the XOR of address bits."""
+    """A frozen record of a swizzle mode: the pattern's rows, the bytes per row, and the address bits that are XORed."""
 
     span: int
     shift: int = 3
@@ -60,7 +60,7 @@ TCGEN05 = Kind(61, {0: _NONE, 1: _B128_ATOM32, 2: _B128, 4: _B64, 6: _B32}, 0x1F
 
 @attrs.frozen
 class Descriptor:
-    """A frozen record of a matrix descriptor: the start address and both offsets in bytes, and the swizzle mode."""
+    """A frozen record of a matrix descriptor: swizzle mode, and in bytes the start address and both offsets."""
 
     start: int
     leading: int
@@ -69,20 +69,20 @@ class Descriptor:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: Kind) -> Descriptor:
-        """Check a lane's descriptor and return its fields."""
+        """Check a lane's matrix descriptor and return the descriptor's fields."""
         swizzle = kind.swizzles.get(word >> kind.shift)
         if swizzle is None or word & kind.reserved != kind.fixed:
-            machine.hazard("descriptor", f"expected a matrix descriptor of this instruction, got 0x{word:016x}", one)
+            machine.hazard("descriptor", f"swizzle and fixed bits must be valid, got descriptor 0x{word:016x}", one)
         return cls((word & 0x3FFF) << 4, (word >> 16 & 0x3FFF) << 4, (word >> 32 & 0x3FFF) << 4, swizzle)
 
     def k_major(self, rows: int, units: int) -> Any:
-        """Return the addresses of a K-major matrix's units, in shape ``(rows, units)``."""
+        """Return the addresses of the 16-byte units of a K-major matrix, in shape ``(rows, units per row)``."""
         row, unit, swizzle = np.arange(rows)[:, None], np.arange(units), self.swizzle
         along = UNIT if swizzle.mask else self.leading
         return swizzle(self.start + row % 8 * swizzle.span + row // 8 * self.stride + unit * along)
 
     def mn_major(self, units: int, columns: int) -> Any:
-        """Return the addresses of an MN-major matrix's units, in shape ``(columns, units)``."""
+        """Return the addresses of the 16-byte units of an MN-major matrix, in shape ``(columns, units per column)``."""
         column, unit, swizzle = np.arange(columns)[:, None], np.arange(units), self.swizzle
         wide, rows = swizzle.span // UNIT, swizzle.rows
         along, across = (self.leading, self.stride) if swizzle.mask else (self.stride, self.leading)
@@ -91,7 +91,7 @@ class Descriptor:
 
 
 def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
-    """Return the offsets of 16-byte units of a CTA in the batch's shared memory. Check that none is in an mbarrier."""
+    """Return the batch's shared-memory offsets of 16-byte units of a CTA. Check that no unit overlaps an mbarrier."""
     shared = machine.shared
     rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
     first = np.full(offsets.size, cta * machine.threads)
@@ -102,18 +102,18 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
 
 
 def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Return the addresses of the 16-byte units of a ``rows`` x ``k`` operand, in the order of :func:`matrix_of`."""
+    """Return the addresses of the 16-byte units of a ``rows`` x ``k`` operand, as :func:`matrix_of` orders them."""
     elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
     return descriptor.mn_major(rows // elems_per_unit, k) if mn_major else descriptor.k_major(rows, k // elems_per_unit)
 
 
 def widen(raw: Any, bits: int) -> Any:
-    """Return the 16 elements of each unit, one per byte, for the tensor core. A 4-bit element is in bits 2 to 5."""
+    """Unpack the 16 elements of each unit to one byte per element. A 4-bit element is in bits 2 to 5 of its byte."""
     return unpack(raw, bits) << (2 if bits == 4 else 0)
 
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Return an operand, shape ``(clusters, rows, k)``, from its units' bytes, shape ``(units, clusters, 16)``."""
+    """Convert an operand's bytes, shape ``(units, clusters, 16)``, to values, shape ``(clusters, rows, k)``."""
     if bits := PADDED_BITS.get(type):
         raw = widen(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Return the offsets and shadow cells of an operand's units. Check the read of the units by ``lanes``."""
+    """Check that lanes may read an operand. Return the shared-memory offsets and shadow-memory cells of its units."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

@@ -51,7 +51,7 @@ def _part(instruction: Instruction, type: str, vector: Braces) -> int:
     width = width_of(type)
     part = width // len(vector.items)
     if type[0] != "b" or len(vector.items) not in (2, 4) or part not in (8, 16, 32):
-        raise refuse(instruction, f"a .{type} cannot be packed from {len(vector.items)} elements")
+        raise refuse(instruction, f"a .{type} cannot be split into {len(vector.items)} elements")
     return part
 
 
@@ -133,7 +133,7 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
         address, wanted = read(machine, lanes), rank(machine, lanes)
         size = machine.ncluster[0] * machine.ncluster[1] * machine.ncluster[2]
         most = machine.rows(wanted, lanes).max(axis=1)
-        say = lambda at: f"the rank must be below the cluster size {size}, got {int(most[at])}"  # noqa: E731
+        say = lambda at: f"the CTA rank must be below the cluster size {size}, got {int(most[at])}"  # noqa: E731
         machine.hazard_where(most >= size, "window", say, lanes)
         kept = address & ~address.dtype.type(0xFF << RANK_BITS)
         write(machine, lanes, kept | (wanted.astype(address.dtype) << address.dtype.type(RANK_BITS)))

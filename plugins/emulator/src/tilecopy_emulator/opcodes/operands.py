@@ -1,4 +1,4 @@
-"""The operands of instructions: their checks at compilation, and their reads and writes as bits."""
+"""Operands of instructions: checks at compilation, and functions that read and write operands as bits."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def width_of(type: str) -> int:
 
 
 def demand_count(instruction: Instruction, *counts: int) -> None:
-    """Raise an error unless the number of operands of an instruction is one of ``counts``."""
+    """Raise an error if the instruction's number of operands is not in ``counts``."""
     if len(instruction.operands) not in counts:
         wanted = " or ".join(map(str, counts))
         raise refuse(instruction, f"the instruction takes {wanted} operands, got {len(instruction.operands)}")
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Check that the program's ``.target`` and ``.version`` have an instruction. Return the core's rules."""
+    """Check that ``.target`` and ``.version`` support an instruction. Return the core's rules for the instruction."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -108,7 +108,7 @@ def reader(operand: Operand, type: str, instruction: Instruction, program: Progr
         base = reader(operand.base, type, instruction, program, wider=wider)
         no_sum = is_constant(operand.base) or type[0] == "f" or type.startswith("bf") or type.endswith("x2")
         if no_sum or type == "pred" or operand.base in SPECIAL_REGISTERS:
-            raise refuse(instruction, f"expected a value without an offset, got '{operand.base}' with an offset")
+            raise refuse(instruction, f"expected an operand without an offset, got '{operand.base}{operand.offset:+d}'")
         offset = np.array(operand.offset & ((1 << width_of(type)) - 1), dtype)
         return lambda machine, lanes: base(machine, lanes) + offset
     if not isinstance(operand, str) or operand == "_":
@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check, before lanes wait for other lanes, that operands are the same in every cluster of the batch.
+    """Check that operands have the same value in every cluster of the batch. Call this before lanes wait.
 
     Raises:
         CopiesDiverged: the operands differ.
@@ -178,7 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """Return a function that writes results of a PTX type to a register. A wider register gets the extended result (``cvt``, ``ld``)."""
+    """Return a function that writes a result to a register. With ``wider``, the result is extended if needed."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

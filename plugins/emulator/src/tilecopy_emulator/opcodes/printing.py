@@ -91,7 +91,7 @@ def _free(machine: Machine, lane: Any, arguments: list[int]) -> None:
 def _not_a_function(machine: Machine, lanes: Lanes, opcode: Any, address: Reader) -> None:
     """Raise the hazard of a call through a pointer that does not point to a matching function."""
     value = int(machine.uniform(address(machine, lanes), lanes)[0])
-    what = f"the address of a call must be a function with the call's parameters, got 0x{value:x}"
+    what = f"a call's target must be the address of a function with the call's parameters, got 0x{value:x}"
     machine.hazard("bounds", what, lanes)
 
 
@@ -114,7 +114,7 @@ class _Arguments:
         self._machine, self._lane, self._at = machine, lane, address
 
     def take(self, code: str) -> Any:
-        """Return the next argument, in :mod:`struct` format ``code``. Arguments are aligned to their sizes."""
+        """Return the next argument, decoded as :mod:`struct` format ``code``. Each argument is aligned to its size."""
         size = struct.calcsize(code)
         self._at = -(-self._at // size) * size
         raw = bytes(_load(self._machine, self._lane, _BYTE, [self._at + byte])[0] for byte in range(size))

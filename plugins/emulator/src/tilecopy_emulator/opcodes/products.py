@@ -1,4 +1,4 @@
-"""Fragments of matrices and matrix products, for all matrix instructions.
+"""Matrix fragments and matrix products, for all matrix instructions.
 
 A fragment has the thread and the element of each place of a matrix, from extents with a step over threads and one over elements.
 Products are exact. Their sum, with the accumulator, is rounded once to nearest in the type of the result. The ISA leaves the
@@ -40,7 +40,7 @@ class Fragment:
 
     @property
     def per_register(self) -> int:
-        """The number of elements per register of 32 bits (of 64 bits for float64)."""
+        """The number of elements in a register of 32 bits, or of 64 bits for float64."""
         return max(1, 32 // ELEMENT_BITS[self.type])
 
     @property
@@ -54,14 +54,14 @@ class Fragment:
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Convert words of shape (registers, groups, threads, clusters) to values, (groups, clusters, rows, columns)."""
+        """Convert registers, (registers, groups, threads, clusters), to values, (groups, clusters, rows, columns)."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Return the register words of a matrix of bits. This is the reverse of :meth:`values` without a conversion."""
+        """Arrange a matrix of raw elements in registers. The shapes are reversed from :meth:`values`."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)
@@ -70,19 +70,19 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Convert origins from register shape ``(registers, groups, threads)`` to ``(groups, rows, columns)``."""
+        """Convert register origins, (registers, groups, threads), to element origins, (groups, rows, columns)."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return the greatest origin of each register's elements. ``origins`` has shape ``(groups, rows, columns)``."""
+        """Return the greatest origin of the elements in each register. ``origins``: shape (groups, rows, columns)."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return each element's thread and index in the thread. ``steps``: (extent, thread step, index step) per axis."""
+    """Return each element's thread and index in that thread. ``steps``: (extent, thread step, index step) per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -100,17 +100,17 @@ def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Frag
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of A, or of B as N x K. Adjacent elements fill a register. See PTX ISA 9.7.15.5 and 9.7.16.5.1."""
+    """Return the fragment of operand A, or of B with shape N x K (PTX ISA 9.7.15.5 and 9.7.16.5.1)."""
     return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
 
 
 def total(rows: int, columns: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of C and D. Each thread holds pairs of adjacent elements of a row."""
+    """Return the fragment of the accumulators C and D. Each thread holds pairs of adjacent elements of a row."""
     return _fragment(rows, columns, type, warps, 2)
 
 
 def values_of(words: Any, type: str) -> Any:
-    """Unpack the elements in register words to float64 values, along a new last axis."""
+    """Unpack registers to float64 values. The elements of a register are along a new last axis."""
     bits = ELEMENT_BITS[type]
     words = np.ascontiguousarray(words)[..., None]
     if bits < 8:
@@ -140,7 +140,7 @@ def _byte_floats(type: str) -> Any:
 def product(
     a: Any, b: Any, c: Any, type: str, *, direction: str = "rn", saturate: bool = False, xor: bool = False
 ) -> Any:
-    """Return ``a @ b.T + c``, as bits of a type.
+    """Return ``a @ b.T + c``, rounded to ``type``, as bits.
 
     ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
     ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether integers

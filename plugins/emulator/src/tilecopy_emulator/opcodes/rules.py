@@ -1,4 +1,4 @@
-"""The rules of ptxas for operands, in addition to the checks of each handler.
+"""Checks that ptxas makes of operands, in addition to the checks of each instruction handler.
 
 A program that breaks one of these rules does not assemble, so it is an error before the run. Source: PTX ISA, sections 5 to 9,
 and ptxas 13.0 if the ISA leaves it open.
@@ -115,7 +115,7 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
     discards = opcode[0] in _DISCARDING or ".".join(opcode[:2]) in _DISCARDING
     whole = operand.first if isinstance(operand, Pair) else operand
     if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
-        raise refuse(instruction, "the result of elect must have a predicate: _|p")
+        raise refuse(instruction, "the results of elect must include a predicate, such as _|p")
     if opcode[0] == "ldmatrix" and not isinstance(operand, Braces):
         raise refuse(instruction, "the result of ldmatrix must be registers in braces")
     if whole == "_" and not discards:
@@ -135,7 +135,7 @@ def _demand_address(
             raise refuse(instruction, f"expected an address of {width} bits, got the register {base} of {have} bits")
     elif not base or is_constant(base):
         if spaces != ("local",):
-            raise refuse(instruction, "an address may be a constant only in .local memory")
+            raise refuse(instruction, "a constant address is allowed only in .local memory")
     else:
         base_space = spaces_of(program).get(base, "param")
         if base_space not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
@@ -166,7 +166,7 @@ def demand_together(program: Program) -> None:
     static = sum(var.bytes for var in program.variables if var.space == "shared" and var.name in named)
     if static > MOST_STATIC_BYTES:
         raise UnsupportedPtxError(
-            f"{program.name} must have at most {MOST_STATIC_BYTES} bytes of static shared memory, got {static}: use dynamic memory"
+            f"{program.name} must have at most {MOST_STATIC_BYTES} bytes of static shared memory, got {static}: use dynamic shared memory"
         )
     groups: dict[str, Instruction] = {}
     for instruction in program.instructions:

@@ -1,4 +1,4 @@
-"""The table of instruction handlers, of this package and of the entry points ``tilecopy.instructions.v1``.
+"""The table of instruction handlers from this package and from entry points ``tilecopy.instructions.v1``.
 
 An entry point of the group is a module or object with ``INSTRUCTIONS``: a mapping from an opcode, or a longer dotted
 prefix of one (``"mma.sync"``), to a *handler*. A handler is called once for each instruction of a program and returns its
@@ -90,7 +90,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """Return the loaded entry points of other packages, or of this package if ``own`` is True. The first call imports them."""
+    """Import and return the entry points of other packages, or of this package if ``own`` is True (cached)."""
     from tilecopy_core.registry import load_unique
 
     entries = []
@@ -134,7 +134,7 @@ def _builtin() -> dict[str, Handler]:
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return the emulator's handlers by opcode prefix. They include the handlers of the emulator's own entry points."""
+    """Return the handlers of this package and of its entry points, as a dict from opcode prefix to handler."""
     return _builtin() | {prefix: handler for package in packages(own=True) for prefix, handler in package.table.items()}
 
 
@@ -233,7 +233,7 @@ def _answering(handler: Handler, owner: str) -> Handler:
 
 @lru_cache(maxsize=32)
 def compile_program(program: Program) -> tuple[list[Step], list[int]]:
-    """Return a step for each instruction, and the number of instructions that each step executes."""
+    """Compile a program. Return one step per instruction, and the number of instructions that each step executes."""
     steps, in_ptx = [], {"": instruction_of("ret")}
     for instruction in program.instructions:
         needed = in_ptx.get(instruction.spelled)

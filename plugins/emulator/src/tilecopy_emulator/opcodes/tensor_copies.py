@@ -49,14 +49,14 @@ class _Where:
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:
-                what = f"the address of the parameter {self.parameter} must be generic, but cvta.param is missing"
+                what = f"the address of the parameter {self.parameter} must be generic: convert it with cvta.param"
                 machine.hazard("window", what, one)
             yield one, machine.maps.read(one, address)
 
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Yield the index in ``lanes``, the lane (an array of one element), the tensor map and the box of each lane."""
+        """Yield for each lane: the index in ``lanes``, the lane (an array of one element), tensor map and box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
@@ -114,11 +114,11 @@ class _Box:
 
     @property
     def where(self) -> tuple[str, Any]:
-        """The global address of each unit, for observers. A unit outside the tensor has the address of the array."""
+        """The global addresses of the box's 16-byte units. A unit outside the tensor has the array's address."""
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
-        """Return the in-bounds bytes as pieces. All units of a piece have the same number of in-bounds bytes."""
+        """Return the in-bounds bytes of the box. A ``Piece`` holds units with the same number of in-bounds bytes."""
         shape, cell = (len(self.linear), machine.copies), machine.globals.cell
         kept, offsets = (np.broadcast_to(array, shape) for array in (self.kept, self.offsets))
         counts = np.unique(kept[kept > 0]).tolist()
@@ -131,7 +131,7 @@ def _box_of(machine: Machine, one: Any, tensor: TensorMap, starts: list[Any], *,
     first = starts[0]
     if (first * size % UNIT).any():
         bad = int(first[first * size % UNIT != 0][0])
-        what = f"the innermost start of a box must be a multiple of {UNIT} bytes, got element {bad} (byte {bad * size})"
+        what = f"a box must start at a multiple of {UNIT} bytes in each row, got element {bad} (byte {bad * size})"
         machine.hazard("alignment", f"{what} (a GPU ends the context)", one)
     for dimension, start in enumerate(starts if stores else ()):
         if (start < 0).any():
@@ -268,7 +268,7 @@ def _reduction(machine: Machine, one: Any, tensor: TensorMap, name: str) -> Any:
 
 
 def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
-    """Compile ``cp.async.bulk.prefetch.tensor``. Its step only checks the tensor map and the box."""
+    """Compile ``cp.async.bulk.prefetch.tensor``. The emulator only checks the tensor map and the box."""
     where = _where(instruction, program)
     operands_of(instruction, 1)
 
@@ -280,7 +280,7 @@ def tensor_prefetch(instruction: Instruction, program: Program) -> Step:
 
 
 def map_prefetch(instruction: Instruction, program: Program) -> Step:
-    """Compile ``prefetch.tensormap``. Its step only checks the tensor map."""
+    """Compile ``prefetch.tensormap``. The emulator only checks the tensor map."""
     (operand,) = operands_of(instruction, 1)
     space = modifiers_of(instruction.opcode).space
     address = data_address(operand, space, instruction, program)
@@ -342,7 +342,7 @@ def _replace(instruction: Instruction, program: Program) -> Step:
         where, new = address(machine, lanes), np.asarray(value(machine, lanes)).astype(np.uint64) + (field == "rank")
         raw, tag = _load_map(machine, lanes, space, where), np.frombuffer(TAG, np.uint8)
         bad = (raw[..., : len(tag)] != tag).any(axis=-1) & raw.any(axis=-1)
-        what = f"the {MAP_BYTES} bytes at the address must be all zeros or a tensor map that the emulator encoded"
+        what = f"the {MAP_BYTES} bytes at the address must be all zeros or an encoded tensor map, got other bytes"
         machine.hazard_where(machine.rows(bad, lanes).any(axis=1), "descriptor", what, lanes)
         field_bytes = np.minimum(new, np.uint64((1 << 8 * size) - 1))[..., None].view(np.uint8)[..., :size]
         raw = np.broadcast_to(raw, (*np.broadcast_shapes(raw.shape[:2], new.shape[:2]), MAP_BYTES)).copy()

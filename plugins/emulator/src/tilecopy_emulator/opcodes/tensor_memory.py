@@ -65,7 +65,7 @@ def _distinct(values: Any) -> list[int]:
 
 
 def load_places(shape: str, count: int, split: int = 0) -> tuple[Any, Any]:
-    """Return the lane and column in tensor memory of each thread's registers: two arrays, shape ``(32, registers)``."""
+    """Return the tensor-memory lane and column of each register: two arrays of shape ``(32 threads, registers)``."""
     t = np.arange(32)[:, None]
     i = np.arange(count * TRANSFER_REGISTERS[shape])[None, :]
     if shape == "32x32b":
@@ -100,7 +100,7 @@ class _Allocation:
 
 
 class TensorMemory:
-    """The tensor memory of a batch's CTAs, with the words of every cluster."""
+    """The tensor memory of all CTAs of a batch."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -121,7 +121,7 @@ class TensorMemory:
 
     @classmethod
     def of(cls, machine: Machine) -> TensorMemory:
-        """Return the tensor memory of a batch. The first call creates it."""
+        """Return the :class:`TensorMemory` of a batch. The first call creates the object."""
         if machine.tensor is None:
             machine.tensor = cls(machine)
         memory: TensorMemory = machine.tensor
@@ -171,22 +171,22 @@ class TensorMemory:
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
     def where(self, cell: int) -> str:
-        """Return the lane and column of a cell, for messages."""
+        """Return text that names a cell's lane and column, for messages."""
         return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
 
     def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
-        """Raise a hazard unless lanes and columns of tensor memory are in one allocation."""
+        """Check that the lanes and columns of an access are in one allocation of tensor memory."""
         for span in self.allocated.get(cta, []):
             if span.base <= first and last < span.base + span.columns and rows[0] >= 0 and rows[1] < LANES:
                 return
         have = ", ".join(f"[{a.base}, {a.base + a.columns})" for a in self.allocated.get(cta, [])) or "none"
         self.machine.hazard(
-            "bounds", f"tensor memory in lanes {rows[0]} to {rows[1]}, columns {first} to {last} is not "
-            f"allocated (allocated columns: {have})", lanes, position,
+            "bounds", f"tensor memory in lanes {rows[0]} to {rows[1]}, columns {first} to {last} must be "
+            f"allocated, but the allocated columns are {have}", lanes, position,
         )  # fmt: skip
 
     def demand_upper(self, cells: Any, lanes: Any, position: int, at: int) -> None:
-        """Check that all 32 bits of cells are defined."""
+        """Raise a hazard if the upper 16 bits of a cell are undefined."""
         alone = self.low_alone[cells]
         if alone.any():
             self.machine.hazard(
@@ -195,7 +195,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return a function that decides which earlier accesses are ordered. Accesses in ``after`` (timestamps) are."""
+        """Return a function that finds which earlier accesses are ordered. Accesses with stamps in ``after`` are."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -228,7 +228,7 @@ class TensorMemory:
         self, lanes: Any, position: int, leader: int, cells: Any, action: str, *, fenced: bool = True,
         after: Set[int] | None = None,
     ) -> None:  # fmt: skip
-        """Check and record an access of a warp or a thread. Accesses with a timestamp in ``after`` count as ordered."""
+        """Check and record an access to tensor memory. Earlier accesses with stamps in ``after`` count as ordered."""
         machine = self.machine
         flat = cells.ravel()
         stamps = np.full(len(flat), stamp(machine.launch.time.now, WEAK, leader))
@@ -352,7 +352,7 @@ def _alloc(instruction: Instruction, program: Program) -> Step:
             starts = range(COLUMNS - size, -1, -32)
             free = [b for b in starts if all(b + size <= a.base or a.base + a.columns <= b for a in mine)]
             if not free:
-                what = f"{size} columns do not fit: {sum(a.columns for a in mine)} of {COLUMNS} columns are allocated"
+                what = f"no {size} adjacent columns are free: {sum(a.columns for a in mine)} of {COLUMNS} are allocated"
                 machine.hazard("tensor", what, one)
             base = free[0]
             place = machine.shared.place(one, addresses[at : at + 1], 4)
@@ -382,7 +382,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
             have = ", ".join(f"{a.columns} at column {a.base}" for a in mine) or "none"
-            machine.hazard("tensor", f"expected an allocation ({have}), got {size} columns at column {base}", one)
+            machine.hazard("tensor", f"expected an allocation to free ({have}), got {size} columns at {base}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got columns of another warp", one)
         cells = _columns(cta, base, size)
@@ -488,7 +488,7 @@ def _commit(instruction: Instruction, program: Program) -> Step:
 
 
 def result_of(data: dict[str, Any]) -> tuple[int, ...]:
-    """Return the first cell and the extents of an operation's matrix D, as a key. Return () for a copy."""
+    """Return a key for the matrix D that an operation writes: the first cell, and D's extents. Return () for a copy."""
     return (int(data["cells"][0, 0]), *data["cells"].shape) if "product" in data else ()
 
 
@@ -588,8 +588,8 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
             row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
             if row not in (firsts := (32 * slab, 32 * slab + 16) if half else (32 * slab,)):
                 machine.hazard(
-                    "window", f"the first lane of warp {slab} must be {' or '.join(map(str, firsts))}, got {row}", lanes,
-                    int(members[0]),
+                    "window", f"warp {slab} must begin in tensor-memory lane {' or '.join(map(str, firsts))}, got {row}",
+                    lanes, int(members[0]),
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]
             spots = cta * CELLS + (row + rows[inside]) * COLUMNS + column + columns[inside]

@@ -60,7 +60,7 @@ class _MmaKind:
 
     @classmethod
     def read(cls, machine: Machine, one: Any, word: int, kind: str, group: int) -> _MmaKind:
-        """Check an instruction descriptor and return its fields."""
+        """Check an instruction descriptor and return the descriptor's fields."""
         k, types, results = KINDS[kind]
         a, b = (types.get(word >> at & 7, "") for at in (7, 10))
         d, m, n = results.get(word >> 4 & 3, ""), (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
@@ -137,7 +137,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if len(operands) == 6:
         masks = [reader(x, "b32", instruction, program) for x in names_of(operands.pop(4), 4 * group, instruction)]
     if len(operands) != 5:
-        raise refuse(instruction, f"expected D, A, B, idesc, {4 * group} lane masks or none, and a predicate")
+        raise refuse(instruction, f"expected D, A, B, idesc, optionally {4 * group} lane masks, and a predicate")
     target = address_reader(operands[0], instruction, program)
     in_tensor = isinstance(operands[1], Memory)
     descriptors = [reader(operand, "b64", instruction, program) for operand in operands[2 if in_tensor else 1 : 3]]

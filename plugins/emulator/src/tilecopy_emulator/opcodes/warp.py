@@ -33,7 +33,7 @@ class _Group:
     mask: Any
 
     def table(self, values: Any, fill: Any) -> Any:
-        """Convert values of shape ``(lanes, clusters)`` to ``(sets, 32, clusters)``, with ``fill`` for absent lanes."""
+        """Convert values of shape ``(lanes, clusters)`` to ``(lane sets, 32, clusters)``. Absent lanes get ``fill``."""
         table = np.full((self.count, 32, values.shape[1]), fill, values.dtype)
         table[self.group, self.lane] = values
         return table

@@ -68,7 +68,7 @@ class Warpgroups:
         return warpgroups
 
     def expand(self, copies: int, unit: int, ctas: int, made: dict[tuple[int, int], Operation]) -> None:
-        """Replicate the operations for every cluster of the batch."""
+        """Replicate the pending operations for every cluster of the batch."""
         self.fenced, self.committed = np.tile(self.fenced, copies), np.tile(self.committed, copies)
         self.touched = {name: np.tile(times, copies) for name, times in self.touched.items()}
         self.columns = {(cta + c * ctas, group): n for (cta, group), n in self.columns.items() for c in range(copies)}
@@ -92,7 +92,7 @@ class Warpgroups:
         return key[0], self.columns[key]
 
     def demand_idle(self, lanes: Any, names: Iterable[str], what: str, *, a: bool = False, type: str = "") -> None:
-        """Raise a hazard if a ``wgmma.mma_async`` in flight uses one of these registers.
+        """Raise a hazard if a ``wgmma.mma_async`` in flight uses one of the registers ``names``.
 
         ``lanes``: of the registers; ``names``: registers; ``what``: the verb of the use; ``a``: True if another product
         reads them as A, which several may do; ``type``: of their values if they are accumulators of another product,
@@ -120,7 +120,7 @@ class Warpgroups:
         return next(self._lack(mma, operation.lane) for mma in self.in_flight if mma.operation is operation)
 
     def touch(self, lanes: Lanes, names: frozenset[str]) -> None:
-        """Check that an instruction uses no register of a ``wgmma.mma_async`` in flight. Record the uses."""
+        """Record an instruction's use of registers. Check that no ``wgmma.mma_async`` in flight uses the registers."""
         index = self.machine.index(lanes)
         self.demand_idle(index, names, "used")
         for name in names:
@@ -128,11 +128,11 @@ class Warpgroups:
             times[index] = self.now
 
     def demand_fence(self, lanes: Any, names: Iterable[str]) -> None:
-        """Raise a hazard unless a ``wgmma.fence`` follows the last use of registers by other instructions."""
+        """Raise a hazard if another instruction used the registers after the last ``wgmma.fence``."""
         fenced, demand = self.fenced[lanes], self.machine.hazard_where
         demand(fenced == 0, "proxy", "a wgmma.fence is missing before the first wgmma.mma_async", lanes)
         for name in names:
-            what = f"register {name.partition('@')[0]} was used after the last wgmma.fence"
+            what = f"register {name.partition('@')[0]} was used after the last wgmma.fence: add a wgmma.fence"
             demand(name in self.touched and self.touched[name][lanes] >= fenced, "proxy", what, lanes)
 
     def fence(self, lanes: Any) -> None:
@@ -321,7 +321,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Wrap the steps that use registers of a ``wgmma.mma_async``, to check first that it is not in flight."""
+    """Make each step that uses registers of a ``wgmma.mma_async`` check first that this mma is not in flight."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

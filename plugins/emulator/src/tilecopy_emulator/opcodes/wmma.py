@@ -41,7 +41,7 @@ class _Fragment:
 
     @classmethod
     def of(cls, matrix: str, shape: str, type: str) -> _Fragment:
-        """Return the fragment of matrix ``a``, ``b``, ``c`` or ``d`` of a shape."""
+        """Return the fragment of matrix ``a``, ``b``, ``c`` or ``d`` for a shape such as ``m16n16k16``."""
         m, n, k = _SHAPES[shape]
         rows, columns = {"a": (m, k), "b": (k, n)}.get(matrix, (m, n))
         slots = 16 if type == "f16" and matrix in "ab" else rows * columns // 32
@@ -50,17 +50,17 @@ class _Fragment:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes per lane."""
+        """The number of bytes of the fragment in each lane's registers."""
         return self.registers * int(self.width[1:]) // 8
 
     @property
     def once(self) -> Fragment:
-        """The fragment with only the first slot of each element. A wmma fragment may have several slots per element."""
+        """The fragment with each matrix element once. A wmma fragment may hold an element in several register slots."""
         number = np.arange(self.rows * self.columns)
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return the memory offsets of the slots in elements, shape (slots, 32, copies). ``stride`` has shape (32, copies)."""
+        """Return memory offsets of register slots, in elements: (slots, 32, copies). ``stride``: (32, copies)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)
@@ -87,10 +87,10 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
     """
     fragment, row_major, access = moved
     first = machine.rows(base, lanes).astype(np.uint64)
-    machine.demand_aligned(lanes, first, min(fragment.bytes, GRANULE_BYTES), "the address {} of a matrix")
+    machine.demand_aligned(lanes, first, min(fragment.bytes, GRANULE_BYTES), "the matrix address {}")
     if (first % np.uint64(fragment.bytes)).any():
         machine.note(
-            f"the PTX ISA requires the address of a matrix to be a multiple of its fragment's {fragment.bytes} bytes; "
+            f"the PTX ISA requires a matrix address to be a multiple of {fragment.bytes} bytes, the size per lane; "
             f"GPUs need only a multiple of {GRANULE_BYTES} bytes"
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
@@ -108,7 +108,7 @@ def _stride(instruction: Instruction, program: Program, number: int, moved: _Fra
         def stride(machine: Machine, lanes: Lanes) -> Any:
             elements = read(machine, lanes)
             distance = elements.astype(np.uint64) * np.uint64(moved[2].bytes)
-            machine.demand_aligned(lanes, distance, GRANULE_BYTES, "the stride of {} bytes of a matrix")
+            machine.demand_aligned(lanes, distance, GRANULE_BYTES, "the matrix stride of {} bytes")
             return elements
 
         return stride

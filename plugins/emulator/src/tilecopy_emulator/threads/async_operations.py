@@ -1,4 +1,4 @@
-"""Records of asynchronous operations in flight: the thread that issued them, their bytes, and their completion."""
+"""Records of asynchronous operations in flight: the issuing thread, the bytes read and written, and the completion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .threads import Threads
 
 @attrs.frozen
 class Pending:
-    """The reason why an operation is still in flight.
+    """The reason why an asynchronous operation is still in flight.
 
     ``lane``: that issued the part of it in question; ``lack``: the text of what is missing; ``remedy``: the text of
     what completes it, or ""; ``wait``: a later wait of the lane that does not cover it, or -1; ``alone``: the wait
@@ -106,7 +106,7 @@ class Operation:
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
     def describe(self, lane: int = -1) -> str:
-        """Return a description with the PTX line and a lane, by default the first lane that issued the operation."""
+        """Return text with the operation's PTX line and a lane, by default the first lane that issued the operation."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
         line = self.machine.program.instructions[self.at].line
         return f"an asynchronous copy ({self.kind} of PTX line {line}, {who})"

@@ -85,7 +85,7 @@ class Barriers:
         self, lanes: Lanes, numbers: Any, counts: Any, *, waits: bool, aligned: bool, votes: Any = None,
         done: Any = None,
     ) -> None:  # fmt: skip
-        """Let lanes arrive at a barrier.
+        """Let lanes arrive at barriers. The lanes wait there if ``waits`` is true.
 
         ``lanes``: that arrive; ``numbers``: of the barriers, one per lane; ``counts``: of expected threads, one per lane, or
         None for all of the CTA; ``waits``: whether they wait (``bar.sync``) or continue (``bar.arrive``); ``aligned``:
@@ -179,7 +179,7 @@ class Barriers:
         if not len(inside) or int(row[inside].max()) <= state.last_time:
             who = machine.name_of(int(waited[0])) if len(waited) else "others"
             come = f"{len(lanes)} of {machine.threads if expected is None else expected} threads have arrived"
-            what = f"barrier {number} was used by other threads ({who}), and their phase is not ordered before this one ({come})"
+            what = f"barrier {number} is reused, but its last phase, by {who}, is not ordered before this one ({come})"
             machine.hazard("barrier", what, lanes, threads=(who,))
 
     def _complete(self, cta: int, state: _Named) -> bool:
@@ -267,8 +267,8 @@ class Barriers:
             members = arrived[warps == warp]
             places = {state.arrived[lane][0] for lane in members.tolist()}
             if len(places) > 1 or alive[warp] & ~here[warp]:
-                come = f"{len(members)} of its {int(alive[warp] | here[warp]).bit_count()} threads, by {len(places)} instructions"
-                machine.hazard("barrier", f"a warp must reach this barrier as a whole, got {come}", members)
+                come = f"got {len(members)} of {int(alive[warp] | here[warp]).bit_count()} threads, by {len(places)} instructions"
+                machine.hazard("barrier", f"a whole warp must reach this barrier by one instruction, {come}", members)
 
     def exit_lanes(self, ending: Any) -> None:
         """Complete the barriers at which only exiting lanes were missing."""
@@ -283,7 +283,7 @@ class Barriers:
             self._compare_warpgroups(np.unique(machine.warp_of[ending]))
 
     def set_registers(self, lanes: Lanes) -> None:
-        """Record a ``setmaxnreg`` of whole warps."""
+        """Record that whole warps executed a ``setmaxnreg``."""
         for warp in np.unique(self.machine.warp_of[self.machine.index(lanes)]).tolist():
             self.resized.setdefault(warp, []).append(self.machine.at)
 
@@ -393,7 +393,7 @@ class Barriers:
         machine.hazard("barrier", what, waiting[:1], at=int(machine.pc[lane]) - 1)
 
     def cluster_phase(self, cta: int) -> int:
-        """Return the number of completed phases of the barrier of a CTA's cluster."""
+        """Return the number of phases that the cluster barrier of a CTA has completed."""
         state = self.clusters.get(cta // self.machine.cluster_size)
         return 0 if state is None else state.phase
 
@@ -405,7 +405,7 @@ class Barriers:
             self.warp_joined(machine.index(converged), machine.joined)
 
     def warp_joined(self, lanes: Any, mask: Any) -> None:
-        """Join the clocks of lanes that synchronised, within each warp and mask."""
+        """Synchronise the clocks of lanes that passed ``bar.warp.sync``, separately for each warp and mask."""
         machine = self.machine
         warps = machine.warp_of[lanes]
         for warp in np.unique(warps):

@@ -1,4 +1,4 @@
-"""The arrays of a launch and the variables of its module: their bytes and their addresses."""
+"""Global memory: the bytes and addresses of a launch's arrays and module variables."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Reads:
 
     @property
     def flat(self) -> Any:
-        """The offsets as a flat array."""
+        """The offsets of the chosen pieces, as a 1-D array."""
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return the reads of one cluster of the batch. ``owner`` holds the batch's operations in flight."""
+        """Return the reads of one cluster of the batch. ``owner`` maps numbers to operations in flight."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
 
     def of_rows(self, rows: Any) -> Reads:
-        """Return the reads of some lanes."""
+        """Return the reads of the lanes at indices ``rows``."""
         if len(self.offsets) in (1, len(rows)):
             return self
         chosen = None if self.chosen is None else self.chosen[rows]
@@ -49,7 +49,7 @@ class Reads:
 
 
 class GlobalArray:
-    """One array of global memory."""
+    """An array or module variable in global memory."""
 
     def __init__(self, name: str, data: Any, base: int, *, writable: bool, space: str) -> None:
         self.name, self.data, self.base, self.writable, self.space = name, data, base, writable, space
@@ -68,12 +68,12 @@ class GlobalArray:
         self.freed = ""
 
     def remember(self, journal: list[tuple[Any, Any]]) -> None:
-        """Start a journal. Before the first write to a page, it saves a view and a copy of the page."""
+        """Start a journal of changes. The first write to a page adds a view and a copy of the page to ``journal``."""
         self.journal = journal
         self._noted = np.zeros((len(self.data) >> PAGE_BITS) + 1, bool)
 
     def note(self, offsets: Any, size: int) -> None:
-        """Save the pages of bytes that are about to be written."""
+        """Save the pages that a write is about to change, if a journal was started."""
         if self.journal is None:
             return
         first = offsets.ravel()
@@ -84,7 +84,7 @@ class GlobalArray:
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
-        """Return the name of bytes of the array for a message, such as ``x bytes 4 to 7``."""
+        """Return text that names bytes of the array in a message, such as ``x bytes 4 to 7``."""
         return bytes_of(self.name, first, size)
 
 
@@ -104,7 +104,7 @@ class GlobalMemory:
     def add(
         self, name: str, data: Any, align_bytes: int, *, writable: bool, space: str = "global", first_bytes: int = 0
     ) -> int:
-        """Map a flat uint8 array. Return the address of the element at byte ``first_bytes`` of the array.
+        """Map a flat uint8 array to addresses. Return the address of the array's byte ``first_bytes``.
 
         Two arrays over the same bytes have one address.
         """
@@ -119,7 +119,7 @@ class GlobalMemory:
         return base + first_bytes
 
     def allocate(self, size: int, where: str) -> int | None:
-        """Allocate a block of the device's heap, and return its address. Return None if the heap is full."""
+        """Allocate a block of the device heap. Return the block's address, or None if the heap is full."""
         full = sum(len(block.data) for block in self.heap.values()) + size > HEAP_BYTES or len(self.heap) >= MOST_BLOCKS
         if full or len(self.arrays) >= MOST_ARRAYS:
             return None
@@ -132,35 +132,33 @@ class GlobalMemory:
         return base
 
     def free(self, address: int, where: str) -> str:
-        """Free a block of the heap. Return an error message, or "" if the block was freed."""
+        """Free a block of the device heap. Return "" on success, else an error message."""
         block = self.heap.pop(address, None)
         if block is None:
             number = (address >> WINDOW_BITS) - 1
             array = self.arrays[number] if 0 <= number < len(self.arrays) else None
             if array is not None and array.freed:
                 return f"{array.name} are freed twice, first by {array.freed}"
-            return f"0x{address:x} is freed, but malloc did not return it" + (
-                f": it is in {array.name}" if array else ""
+            return f"0x{address:x} is freed, but malloc did not return this address" + (
+                f": the address is in {array.name}" if array else ""
             )
         block.freed = where
         return ""
 
     def leaks(self) -> list[str]:
-        """Return notes about the blocks of the heap that were not freed."""
+        """Return a note, in a list, if the kernel did not free all heap blocks, else an empty list."""
         size = sum(len(block.data) for block in self.heap.values())
         first = next(iter(self.heap.values())).name if self.heap else ""
-        return (
-            [f"{len(self.heap)} blocks of malloc or new ({size} bytes) were not freed, first {first}"] if first else []
-        )
+        return [f"{len(self.heap)} heap blocks ({size} bytes) were not freed; the first is {first}"] if first else []
 
     def copy_writable(self, most: int) -> list[Any] | None:
-        """Return copies of the writable arrays for :meth:`again`. Return None if the arrays exceed ``most`` bytes."""
+        """Return copies of the writable arrays, for :meth:`again`, if they have at most ``most`` bytes, else None."""
         if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
         return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
-        """Return a new memory without recorded accesses. ``kept`` has the contents of the writable arrays."""
+        """Restore the writable arrays from ``kept``. Return a new memory without recorded accesses."""
         new = GlobalMemory()
         for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:
@@ -179,7 +177,7 @@ class GlobalMemory:
 
 
 def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
-    """Return bytes at offsets in an array, of shape (\\*offsets.shape, size)."""
+    """Read ``size`` bytes at each offset in an array. The result has shape ``(*offsets.shape, size)``."""
     if size > 16:
         return np.concatenate([fetch(array, offsets + part, 16) for part in range(0, size, 16)], axis=-1)
     data, word = array.data, WORDS[size]
@@ -190,7 +188,7 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
 
 
 def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
-    """Write bytes at offsets in an array. The shapes are as in :func:`fetch`."""
+    """Write bytes at offsets in an array. ``raw`` has the shape of :func:`fetch`'s result."""
     size = raw.shape[-1]
     if size > 16:
         for part in range(0, size, 16):

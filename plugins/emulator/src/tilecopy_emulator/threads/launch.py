@@ -25,7 +25,7 @@ MOST_AT_A_LINE, MOST_ALIKE = 16, 2
 
 @attrs.frozen
 class SharedVariable:
-    """A shared variable: its PTX name, its offset in the CTA's shared memory, and its size, both in bytes."""
+    """A variable in shared memory: the PTX name, the byte offset in the CTA's shared memory, and the size in bytes."""
 
     name: str
     offset: int
@@ -34,7 +34,7 @@ class SharedVariable:
 
 @attrs.frozen(eq=False)
 class Location:
-    """The clock that a strong write to some bytes releases. An acquire of these bytes joins the clock.
+    """The clock that a strong write releases. A thread that acquires the written bytes joins the clock.
 
     ``clock``: of the writers; ``strength``: the scope of the release, see shadow.py; ``writer``: number of the last
     writing thread, in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
@@ -62,7 +62,7 @@ class Section:
 
 @attrs.define(eq=False)
 class Lock:
-    """A lock: bytes that a thread changed by an exchange and will change back.
+    """A lock: bytes that a thread changed by an atomic exchange and will change back.
 
     Any thread may acquire a lock next, so its release alone orders nothing: it orders only two accesses that are both
     made while it is held (and after one has observed the other, everything before that one).
@@ -91,7 +91,7 @@ class HistoryEntry:
 
 @attrs.frozen
 class RaceQuery:
-    """The earlier access of a race. A second run looks for its instruction, because shadow memory does not name one.
+    """The earlier access of a race. A second run finds the instruction, which shadow memory does not record.
 
     ``memory``: base of an array, or ``~first`` of the machine with the shared memory; ``cell``: of its shadow;
     ``stamp``: actor, time and strength, see shadow.py; ``writes``: whether it writes.
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error, unless enough similar ones are recorded. Record a race's earlier access."""
+        """Record the hazard of an error if few similar ones are recorded. For a race, record the earlier access too."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))
@@ -224,7 +224,7 @@ class Launch:
         self.suspects += [] if suspect is None else [(hazard, *suspect)]
 
     def reaches(self, start: int, end: int) -> bool:
-        """Return True if branches of the program can lead from one instruction to another."""
+        """Return True if the program's control flow can lead from instruction ``start`` to instruction ``end``."""
         seen, places = set[int](), [start]
         while places:
             at = places.pop()
@@ -248,6 +248,6 @@ class Launch:
         return self.cluster[0] * self.cluster[1] * self.cluster[2]
 
     def name_of(self, thread: int) -> str:
-        """Return the name of a thread of the grid for messages."""
+        """Return text for messages, such as ``thread 3 of CTA (0,0,0)``, from a thread's number in the grid."""
         block = ",".join(map(str, self.blocks[thread // self.threads]))
         return f"thread {thread % self.threads} of CTA ({block})"

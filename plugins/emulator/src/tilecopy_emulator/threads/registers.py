@@ -57,19 +57,19 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Return the name of the thread or operation that an actor number stands for, for messages."""
+        """Return text that names the thread or operation that ``actor``, from a shadow-memory stamp, identifies."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return report entries for an operation in flight: its instruction, and a wait that does not cover it."""
+        """Return report entries for an operation in flight: the instruction, and any wait that does not cover it."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
-        """Return the values of a register as unsigned bits, of shape ``(n or 1, C or 1)``."""
+        """Return a register's values as unsigned bits, in shape ``(lanes or 1, clusters or 1)``."""
         group = lanes is self.lanes and lanes is not FULL
         if group:
             values = self.recent.get(name)
@@ -124,7 +124,7 @@ class Registers(Threads):
         return (values & ~holes[:, None] | guess & holes[:, None]).astype(type)
 
     def tell(self, lanes: Lanes, origins: Any) -> None:
-        """Raise HazardError for a read of undefined bits. ``origins``: the encoded origins of undefined bits."""
+        """Raise HazardError for a read of undefined bits. ``origins`` encodes where the undefined bits come from."""
         if self.tolerant:
             return
         position = int(np.argmax(origins.any(axis=1)))
@@ -137,7 +137,7 @@ class Registers(Threads):
         self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
 
     def peek(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
-        """Return the values of a source, with zeros for undefined bits. Also return each lane's undefined bits and their origins."""
+        """Return a source's values with undefined bits as 0, and per lane the mask and the origin of undefined bits."""
         index = np.array(self.index(lanes))
         self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         try:
@@ -146,7 +146,7 @@ class Registers(Threads):
             self.trial = -1
 
     def sources(self, readers: Sequence[Any], lanes: Lanes) -> tuple[list[Any], Any]:
-        """Return the source operands of an instruction that propagates undefined bits to its results.
+        """Return source operands for an instruction that may copy undefined bits to its results without a hazard.
 
         Returns:
             Their values, and None or (if some are undefined) the bits and origins of :meth:`peek` for each of them.
@@ -173,7 +173,7 @@ class Registers(Threads):
         self.defined[name] = None if defined is None else defined.copy()
 
     def spill(self, name: str) -> None:
-        """Merge the running group's values of a register with those of the other lanes."""
+        """Merge the running lanes' values of a register into the array of all lanes."""
         values = self.recent.pop(name)
         self.changed.discard(name)
         self._merge(name, self.lanes, values)
@@ -186,13 +186,13 @@ class Registers(Threads):
             self.recent.pop(name, None)
 
     def spill_all(self) -> None:
-        """Merge the running group's values of every register with those of the other lanes."""
+        """Merge the running lanes' values of every register into the arrays of all lanes."""
         for name in list(self.changed):
             self.spill(name)
         self.recent.clear()
 
     def write(self, name: str, lanes: Lanes, values: Any) -> None:
-        """Set a register to values truncated to its width. Arrays that callers pass or receive are not modified."""
+        """Set a register. Values are truncated to the register's width. Arrays of callers are not modified."""
         if name == "_":
             return
         type = REGISTER_TYPES[self.program.register_bits[name]]
@@ -228,7 +228,7 @@ class Registers(Threads):
             defined[lanes] = True
 
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
-        """Set registers if the whole running group executes the instruction. Return True if they were set.
+        """Set several registers and return True if all running lanes execute the instruction, else return False.
 
         ``names``: registers, as wide as the elements; ``lanes``: that execute; ``elements``: of shape (accesses, lanes,
         copies, length of the vector).
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Return the stacked values of registers. Return None unless the running group has cached all of them."""
+        """Return the stacked values of registers if the running lanes have cached all of them, else None."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)
@@ -250,7 +250,7 @@ class Registers(Threads):
         return np.stack(rows)
 
     def undefine(self, name: str, lanes: Lanes, whence: Any = 0, bits: Any = ALL_BITS) -> None:
-        """Mark some bits of a register as undefined, with the origin ``whence`` for the report of a later use."""
+        """Mark bits of a register as undefined. The report of a later use describes the origin ``whence``."""
         if name == "_" or not self.size(lanes):
             return
         self._let_go(name)

@@ -50,7 +50,7 @@ class ReleaseAcquire:
                 self.heard[lane + copy * unit] = [_renumber(x, first + copy * ctas, copy * unit) for x in locations]
 
     def prepare(self, access: AccessKind) -> None:
-        """Prepare a strong access to global memory. It may order threads of several clusters.
+        """Call :meth:`demand_single` if a strong access to global memory may order threads of several clusters.
 
         Raises:
             CopiesDiverged: so each thread must be a lane.
@@ -79,7 +79,7 @@ class ReleaseAcquire:
         machine.launch.time.now += 1
 
     def quiet(self, access: AccessKind, *, shared: bool = False) -> bool:
-        """Return True if an atomic operation cannot order threads: it does not acquire or release, and no thread polls its values."""
+        """Return True if an atomic operation cannot order threads. A release or an exchange, for example, can."""
         launch = self.machine.launch
         sync_state = (self.shared or self.locks) if shared else (launch.locations or launch.locks)
         return not (launch.polls or sync_state or access.releases or access.exchange or self.any_fenced)
@@ -101,7 +101,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Join the clocks of strong writes that lanes read: the last ones, or those of :meth:`delay` in ``older``."""
+        """Join the clocks of the strong writes whose values lanes read. ``older``: the result of :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -130,7 +130,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False, modify: bool = False,
         old: Any = None, new: Any = None,
     ) -> None:  # fmt: skip
-        """Attach the released clock of threads to their strong write.
+        """Store the clocks that strong writes release, for threads that acquire the written bytes later.
 
         ``lanes``: that write; ``access``: its kind; ``places``: of the bytes; ``shared``: in shared memory; ``modify``: by
         an atomic operation, which continues the release sequence; ``old``: the bytes before (of an atomic), a row per
@@ -217,7 +217,7 @@ class ReleaseAcquire:
     def locks_order(
         self, ordered: Any, where: Any, lanes: Any, keys: Any, columns: Any, times: Any, touched: tuple[int, Any, bool]
     ) -> None:
-        """Mark earlier accesses as ordered if a lock that the lane holds protected them. ``where`` selects accesses."""
+        """Mark earlier accesses as ordered if one lock protected both the earlier access and the current access."""
         bad = np.nonzero(~ordered & where)[0]
         if not len(bad):
             return
@@ -265,7 +265,7 @@ class ReleaseAcquire:
                         self._touch(lane, lock, section, position, touched)
                 else:
                     name = "cta" if least == CTA else "cluster"
-                    self.narrow[lane] = f"the lock between them is released or acquired with scope .{name}"
+                    self.narrow[lane] = f"the two threads use a lock, but release or acquire it with scope .{name}"
             rest = rest[~ordered[rest]]
 
     def _touch(self, lane: int, lock: Lock, section: Section, position: int, touched: tuple[int, Any, bool]) -> None:
@@ -284,7 +284,7 @@ class ReleaseAcquire:
     def record(
         self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False
     ) -> None:
-        """Record the value that a strong write stores, before :meth:`release`. ``modify``: True if an atomic operation writes."""
+        """Record the values that strong writes store, before :meth:`release`. ``modify``: True for an atomic."""
         machine = self.machine
         if not machine.launch.polls:
             return
@@ -313,7 +313,7 @@ class ReleaseAcquire:
             history[-1].carries = location
 
     def delay(self, lanes: Lanes, places: Any, raw: Any, *, shared: bool = False) -> Mapping[int, Location | None]:
-        """Let a strong read return an older value, unless a write after this value happens before the read.
+        """Let a strong read return an older value if no newer write happens before the read.
 
         A polling loop reads an older value once. Only programs that depend on the schedule notice it. This changes ``raw``.
 

@@ -1,4 +1,4 @@
-"""The threads of a batch of clusters: their numbers, their states, and the hazards that they raise."""
+"""The threads of a batch of clusters: thread numbers, thread states, and the hazards that threads raise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TURNS = 64
 
 
 class CopiesDiverged(Exception):  # noqa: N818 (never leaves the machine)
-    """An exception for a value that must be the same in every cluster of the batch, but differs."""
+    """Raised if a value that must be the same in every cluster of the batch differs."""
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +100,7 @@ class Threads:
         self.grid_thread = (cta * self.threads)[None, :] + self.ids[:, None]
 
     def clock(self) -> int:
-        """Return the number of instructions executed so far."""
+        """Return the number of instructions that all threads of the launch have executed so far."""
         return int(self.launch.executed.sum())
 
     def size(self, lanes: Lanes) -> int:
@@ -108,11 +108,11 @@ class Threads:
         return self.units if lanes is FULL else len(lanes)
 
     def index(self, lanes: Lanes) -> Any:
-        """Return the numbers of lanes as an array."""
+        """Return the lane numbers as an array, also for ``FULL``."""
         return self.ids if lanes is FULL else lanes
 
     def rows(self, values: Any, lanes: Lanes) -> Any:
-        """Return values with one row per lane."""
+        """Return values broadcast to one row per lane."""
         values = np.asarray(values)
         if values.ndim == 0:
             values = values.reshape(1, 1)
@@ -138,12 +138,12 @@ class Threads:
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
-        """Raise CopiesDiverged if one cluster represents several. Call it before an operation that orders threads of several clusters."""
+        """Raise CopiesDiverged if one cluster represents several. Call this before threads of clusters are ordered."""
         if self.copies > 1:
             raise CopiesDiverged
 
     def name_of(self, lane: int, copy: int = 0) -> str:
-        """Return the name of a thread for messages."""
+        """Return text that names the thread of a lane in messages."""
         return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
@@ -191,7 +191,7 @@ class Threads:
     def hazard_where(
         self, bad: Any, kind: str, message: str | Callable[[int], str], lanes: Lanes, positions: Any = None, **more: Any
     ) -> None:
-        """Raise the hazard of the first lane that breaks a rule, if any; see :meth:`hazard`.
+        """Raise a hazard for the first lane that breaks a rule, if there is one. See :meth:`hazard`.
 
         ``bad``: for each lane, or for each at some positions, whether it breaks the rule; ``kind``: see :meth:`hazard`;
         ``message``: the message, or a function from a position in ``bad`` to it; ``lanes``: those that execute the
@@ -203,14 +203,14 @@ class Threads:
             self.hazard(kind, text, lanes, at if positions is None else int(positions[at]), **more)
 
     def report(self, instruction: Instruction, thread: str, action: str, **more: str) -> ReportedAccess:
-        """Return the entry of a hazard's report for an instruction, with the statement that emitted it."""
+        """Return a hazard report's entry for an instruction, with the statement that emitted the instruction."""
         line = instruction.line
         return ReportedAccess(
             thread, action, line, instruction.text, instruction.place, origin=self.launch.origin_of(line), **more
         )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
-        """Raise a hazard unless all addresses, or strides in bytes, are multiples of ``size_bytes``.
+        """Raise a hazard if an address, or a stride in bytes, is not a multiple of ``size_bytes``.
 
         ``lanes``: that have them; ``addresses``: unsigned, one row per lane, or one for all; ``size_bytes``: the number;
         ``what``: the text for the address, with ``{}`` for its digits.
@@ -223,7 +223,7 @@ class Threads:
             self.hazard("alignment", message, lanes, position, copy=copy)
 
     def note(self, message: str) -> None:
-        """Add a note about the current instruction to the launch, unless the launch has this note already."""
+        """Add a note about the current instruction to the launch. The same note is added only once."""
         instruction = self.program.instructions[self.at]
         origin = self.launch.origin_of(instruction.line)
         text = f"{message} (PTX line {instruction.line}: {instruction.text}{', ' if origin else ''}{origin})"
@@ -231,7 +231,7 @@ class Threads:
             self.launch.notes.append(text)
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
-        """Return the current instruction, or the one at ``at``. If a step has several, return the lane's."""
+        """Return the instruction that a lane executes, or if ``at`` is given, the instruction at this index."""
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
@@ -239,7 +239,7 @@ class Threads:
         return instructions[min(at, len(instructions) - 1)]
 
     def settle(self) -> None:
-        """Save the program counters of the running group, because its lanes diverge."""
+        """Save the program counter of each running lane before the lanes diverge."""
         if not self.settled:
             self.pc[self.index(self.lanes)] = self.at + 1
             self.settled = self.stale = True
@@ -252,7 +252,7 @@ class Threads:
         self.pc[lanes] = self.at if again else self.at + 1
 
     def wake(self, lanes: Any, at: int | None = None) -> None:
-        """Let suspended lanes run again, at ``at`` if given."""
+        """Let suspended lanes run again. If ``at`` is not None, the lanes resume at the instruction with this index."""
         self.status[lanes] = RUN
         if at is not None:
             self.pc[lanes] = at
@@ -273,7 +273,7 @@ class Threads:
         return bits
 
     def converge(self, lanes: Lanes, mask: Any, *, anywhere: bool = False) -> Any:
-        """Return the lanes for which all lanes in their mask have reached this instruction. The other lanes wait.
+        """Return each lane whose mask is complete: all lanes in the mask have reached this instruction. The rest wait.
 
         ``lanes``: that arrive now; ``mask``: the mask of each (1-D, the same in every copy); ``anywhere``: whether the
         same kind of instruction with the same mask elsewhere also counts.
@@ -326,7 +326,7 @@ class Threads:
         return lanes, masks
 
     def converge_without_exited(self) -> Any:
-        """Wake lanes that waited only for lanes that exited.
+        """Wake lanes that waited only for lanes that have now exited.
 
         They execute their instruction again, except those of a ``bar.warp.sync``, which are past it: those are returned with
         their masks.
@@ -396,7 +396,7 @@ class Threads:
         return self.converge(lanes, np.uint32(0xFFFFFFFF))
 
     def demand_full_warps(self, lanes: Lanes, what: str) -> Any:
-        """Raise a hazard unless all 32 threads of each warp execute the instruction. Return their lanes."""
+        """Check that all 32 threads of each warp execute the instruction. Return the lanes of these threads."""
         self.demand_whole_warps(lanes)
         index = self.index(lanes)
         if len(index) % 32 or (self.lane[index, 0] != np.arange(len(index)) % 32).any():
@@ -404,7 +404,7 @@ class Threads:
         return index
 
     def demand_whole_warps(self, lanes: Lanes) -> Any:
-        """Raise a hazard unless every living lane of each warp executes an instruction with .aligned.
+        """Check that all lanes of a warp that have not exited execute an instruction with .aligned.
 
         Return the first lane of each warp.
         """
