@@ -1,4 +1,4 @@
-"""Functions that compute the value that an atomic operation stores. Values and operands are bits.
+"""Functions that compute the value that an atomic operation stores. Values and operands are passed as bits.
 
 The families are those of ptxas 13.0 for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), also of vectors,
 ``cp.reduce.async.bulk``, and ``red.async``.

@@ -20,7 +20,7 @@ _SAFE_LOW, _SAFE_HIGH = -400, 400
 
 
 def add(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a + b``."""
+    """Return ``a + b``, rounded in ``direction``."""
     if direction == "rn":
         return a + b
     total, rest = two_sum(a, b)
@@ -32,7 +32,7 @@ def add(a: Any, b: Any, direction: str) -> Any:
 
 
 def multiply(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a * b``."""
+    """Return ``a * b``, rounded in ``direction``."""
     product, rest, unsafe = _two_product(a, b)
     if direction == "rn":
         return product
@@ -40,7 +40,7 @@ def multiply(a: Any, b: Any, direction: str) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
-    """Return ``a * b + c`` with one rounding."""
+    """Return ``a * b + c``, rounded once in ``direction``."""
     product, low, unsafe = _two_product(a, b)
     unsafe = unsafe | ((c != 0) & _outside(c))
     small, rest = two_sum(c, low)
@@ -60,7 +60,7 @@ def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
 
 
 def divide(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a / b``."""
+    """Return ``a / b``, rounded in ``direction``."""
     quotient = a / b
     if direction == "rn":
         return quotient
@@ -72,7 +72,7 @@ def divide(a: Any, b: Any, direction: str) -> Any:
 
 
 def square_root(a: Any, direction: str) -> Any:
-    """Return the square root of ``a``."""
+    """Return the square root of ``a``, rounded in ``direction``."""
     root = np.sqrt(a)
     if direction == "rn":
         return root

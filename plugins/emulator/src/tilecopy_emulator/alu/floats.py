@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """Return a function that builds an operation such as ``add.f32.f16``. All operands but the last become f32."""
+    """Return a function that builds ``add.f32.f16`` or similar. The 16-bit operands are converted to f32."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]

@@ -1,4 +1,4 @@
-"""Forms of opcodes: the modifiers and types that an opcode may have, and the function that computes it.
+"""Forms of opcodes: the modifiers and types that an opcode may have, and the function that computes the results.
 
 A form is written as in the PTX ISA: ``add{.rn,.rz,.rm,.rp}{.ftz}{.sat}``, with separate types. Groups in braces are
 optional, groups in parentheses are required, and the order is free (as for ptxas). An opcode that matches no form
@@ -116,7 +116,7 @@ class Form:
         return Mode(types, frozenset(modifiers)) if not remaining else None
 
     def spellings(self) -> Iterable[str]:
-        """Yield every opcode of this form. The modifiers have the order in which the PTX ISA writes them."""
+        """Yield every opcode of this form, with the modifiers in the order of the PTX ISA."""
         options = [choices if required else ("", *choices) for choices, required in self.groups]
         for types in sorted(self.types):
             for parts in product(*options):

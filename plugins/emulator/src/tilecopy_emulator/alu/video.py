@@ -1,4 +1,4 @@
-"""The scalar video instructions. They combine parts of two registers, clamp the result, and add or merge a third.
+"""The scalar video instructions combine parts of two registers, clamp the result, and add or merge a third register.
 
 Source: PTX ISA, scalar video instructions. Every value is exact until its low 32 bits are written; an intermediate result has
 34 bits including its sign.

@@ -151,7 +151,7 @@ class AccessKind:
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield an atomic's accesses in groups: indices, old and new values. One access per group may change an address.
+    """Yield groups of an atomic's accesses: indices, old and new values. In a group, an address changes at most once.
 
     Accesses that change nothing, and the first one that does, see the same value and share a group.
 

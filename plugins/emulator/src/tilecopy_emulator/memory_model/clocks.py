@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane whose clock has reached the lane's value in ``times``, in one column of one CTA."""
+        """Return True for each lane whose clock has reached a given time. CTA, column and time are given per lane."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
@@ -135,7 +135,7 @@ class VectorClocks:
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return a time from each lane's clock: the value in one column of the row of one CTA."""
+        """Return one time from each lane's clock. The CTA (``keys``) and the column are given per lane."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]

@@ -50,7 +50,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
-        raise refuse(instruction, "expected a barrier number and a thread count, which only arrive requires")
+        raise refuse(instruction, "expected a barrier number and a thread count (required only for arrive)")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
         raise refuse(instruction, f"the barrier number must be from 0 to 15, got {operands[0]}")

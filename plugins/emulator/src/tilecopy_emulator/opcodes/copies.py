@@ -340,7 +340,7 @@ class Piece:
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Check that a copy engine may read global bytes: earlier writes must be ordered and fenced for async proxy."""
+    """Check that a copy engine may read global bytes. Earlier writes must be ordered, and need a proxy fence."""
     if array.shadow is None:
         return
     for piece in pieces:

@@ -295,7 +295,7 @@ def beside(values: list[Any], dtype: Any) -> Any:
 def immediate(operand: Operand, instruction: Instruction, what: str) -> int:
     """Return the integer value of an operand that must be a constant."""
     if not is_constant(operand):
-        raise refuse(instruction, f"{what} must be a constant")
+        raise refuse(instruction, f"{what} must be a constant, got {operand}")
     try:
         return constant_bits(operand, "u32", instruction)
     except UnsupportedPtxError:

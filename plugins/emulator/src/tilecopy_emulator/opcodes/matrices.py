@@ -97,7 +97,7 @@ def _rows(machine: Machine, lanes: Lanes, form: _Move, addresses: Any) -> tuple[
 
 
 def unpack(rows: Any, bits: int) -> Any:
-    """Unpack rows of 16 elements. An element has ``bits`` bits before, and one byte after."""
+    """Unpack rows of 16 elements from ``bits`` bits per element to one byte per element."""
     places = np.arange(16) * bits
     wide = rows[..., places // 8].astype(np.uint16) | rows[..., places // 8 + 1].astype(np.uint16) << 8
     return (wide >> places % 8 & (1 << bits) - 1).astype(np.uint8)

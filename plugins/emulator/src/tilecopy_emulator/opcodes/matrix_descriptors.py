@@ -60,7 +60,7 @@ TCGEN05 = Kind(61, {0: _NONE, 1: _B128_ATOM32, 2: _B128, 4: _B64, 6: _B32}, 0x1F
 
 @attrs.frozen
 class Descriptor:
-    """A frozen record of a matrix descriptor: swizzle mode, and in bytes the start address and both offsets."""
+    """A frozen record of a matrix descriptor. The start address and the leading and stride offsets are in bytes."""
 
     start: int
     leading: int
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Check that lanes may read an operand. Return the shared-memory offsets and shadow-memory cells of its units."""
+    """Check that lanes may read an operand. Return the shared-memory offsets and shadow-memory cells of the units."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

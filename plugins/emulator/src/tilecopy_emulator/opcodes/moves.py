@@ -123,7 +123,7 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
     """Compile ``mapa``: the same place in the shared memory of another CTA of the cluster."""
     form = instruction.opcode[1:]
     if form == ("u32",):
-        raise refuse(instruction, "a generic address must have 64 bits")
+        raise refuse(instruction, "a generic address must have 64 bits, got .u32")
     demand_count(instruction, 3)
     write = writer(instruction.operands[0], form[-1], instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)
@@ -144,7 +144,7 @@ def _map_address(instruction: Instruction, program: Program) -> Step:
 def _rank_of_address(instruction: Instruction, program: Program) -> Step:
     form = instruction.opcode[1:]
     if form == ("u32",):
-        raise refuse(instruction, "a generic address must have 64 bits")
+        raise refuse(instruction, "a generic address must have 64 bits, got .u32")
     demand_count(instruction, 2)
     write = writer(instruction.operands[0], "u32", instruction, program)
     read = reader(instruction.operands[1], form[-1], instruction, program)
@@ -165,7 +165,7 @@ def _branch_indexed(instruction: Instruction, program: Program) -> Step:
 
     def step(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.uniform(read(machine, lanes), lanes)
-        say = lambda at: f"the index must be below the number of targets ({len(places)}), got {int(chosen[at])}"  # noqa: E731
+        say = lambda at: f"the branch index must be below the number of targets ({len(places)}), got {int(chosen[at])}"  # noqa: E731
         machine.hazard_where(chosen >= len(places), "bounds", say, lanes)
         index = machine.index(lanes)
         for number in np.unique(chosen).tolist():

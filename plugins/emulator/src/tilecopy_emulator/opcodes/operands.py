@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check that operands have the same value in every cluster of the batch. Call this before lanes wait.
+    """Check that operands have the same value in every cluster of the batch, before lanes wait for each other.
 
     Raises:
         CopiesDiverged: the operands differ.
@@ -178,7 +178,7 @@ def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
 
 
 def writer(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Writer:
-    """Return a function that writes a result to a register. With ``wider``, the result is extended if needed."""
+    """Return a function that writes a result to a register. If ``wider``, the register may be wider than ``type``."""
     if operand == "_":
         return lambda machine, lanes, values: None
     if not isinstance(operand, str) or operand not in program.register_bits:

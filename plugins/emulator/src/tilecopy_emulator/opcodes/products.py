@@ -61,7 +61,7 @@ class Fragment:
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Arrange a matrix of raw elements in registers. The shapes are reversed from :meth:`values`."""
+        """Arrange the bits of matrix elements in registers. :meth:`values` describes both shapes."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)

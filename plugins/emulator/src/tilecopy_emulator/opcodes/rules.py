@@ -117,7 +117,7 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
     if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
         raise refuse(instruction, "the results of elect must include a predicate, such as _|p")
     if opcode[0] == "ldmatrix" and not isinstance(operand, Braces):
-        raise refuse(instruction, "the result of ldmatrix must be registers in braces")
+        raise refuse(instruction, f"the result of ldmatrix must be registers in braces, got '{operand}'")
     if whole == "_" and not discards:
         raise refuse(instruction, f"the result of {opcode[0]} must not be _")
 
@@ -139,7 +139,9 @@ def _demand_address(
     else:
         base_space = spaces_of(program).get(base, "param")
         if base_space not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:
-            raise refuse(instruction, f"expected an address in another state space, got {base} in .{base_space}")
+            raise refuse(
+                instruction, f"expected an address in {' or '.join(spaces or _SPACES[:3])}, got {base} in .{base_space}"
+            )
 
 
 def _demand_alike(vector: Braces, instruction: Instruction, program: Program) -> None:

@@ -195,7 +195,7 @@ class TensorMemory:
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return a function that finds which earlier accesses are ordered. Accesses with stamps in ``after`` are."""
+        """Return a function that finds ordered earlier accesses. Accesses with stamps in ``after`` count as ordered."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -382,7 +382,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
             have = ", ".join(f"{a.columns} at column {a.base}" for a in mine) or "none"
-            machine.hazard("tensor", f"expected an allocation to free ({have}), got {size} columns at {base}", one)
+            machine.hazard("tensor", f"dealloc must free an allocation ({have}), got {size} columns at {base}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got columns of another warp", one)
         cells = _columns(cta, base, size)
@@ -588,7 +588,7 @@ def _transfer(instruction: Instruction, program: Program) -> Step:  # noqa: C901
             row, column = int(mine[0]) >> 16, int(mine[0]) & 0xFFFF
             if row not in (firsts := (32 * slab, 32 * slab + 16) if half else (32 * slab,)):
                 machine.hazard(
-                    "window", f"warp {slab} must begin in tensor-memory lane {' or '.join(map(str, firsts))}, got {row}",
+                    "window", f"an access by warp {slab} must begin in lane {' or '.join(map(str, firsts))}, got lane {row}",
                     lanes, int(members[0]),
                 )  # fmt: skip
             inside = machine.lane[index[members], 0]

@@ -60,7 +60,7 @@ class _Fragment:
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return memory offsets of register slots, in elements: (slots, 32, copies). ``stride``: (32, copies)."""
+        """Return the memory offset, in elements, of each slot of each lane. The shape is (slots, 32, copies)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)
@@ -90,8 +90,8 @@ def _addresses(machine: Machine, lanes: Lanes, base: Any, stride: Any, moved: _F
     machine.demand_aligned(lanes, first, min(fragment.bytes, GRANULE_BYTES), "the matrix address {}")
     if (first % np.uint64(fragment.bytes)).any():
         machine.note(
-            f"the PTX ISA requires a matrix address to be a multiple of {fragment.bytes} bytes, the size per lane; "
-            f"GPUs need only a multiple of {GRANULE_BYTES} bytes"
+            f"the PTX ISA requires a matrix address to be a multiple of {fragment.bytes} bytes, the fragment's size "
+            f"per lane; GPUs need only a multiple of {GRANULE_BYTES} bytes"
         )
     warps, copies = len(first) // 32, max(first.shape[1], stride.shape[1])
     strides = machine.rows(stride, lanes).astype(np.uint64).reshape(warps, 32, -1)

@@ -57,13 +57,13 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Return text that names the thread or operation that ``actor``, from a shadow-memory stamp, identifies."""
+        """Return text that names the thread or operation with an actor number, as in shadow-memory stamps."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return report entries for an operation in flight: the instruction, and any wait that does not cover it."""
+        """Return report entries for an operation in flight: the instruction, and a wait for only older operations."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]

@@ -138,12 +138,12 @@ class Threads:
         return first if len(first) == self.size(lanes) else np.broadcast_to(first, (self.size(lanes),))
 
     def demand_single(self) -> None:
-        """Raise CopiesDiverged if one cluster represents several. Call this before threads of clusters are ordered."""
+        """Raise CopiesDiverged if one cluster represents several. Call this before ordering threads across clusters."""
         if self.copies > 1:
             raise CopiesDiverged
 
     def name_of(self, lane: int, copy: int = 0) -> str:
-        """Return text that names the thread of a lane in messages."""
+        """Return text for messages that names the thread of a lane."""
         return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
