@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property, lru_cache, partial
 from importlib import invalidate_caches
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ..errors.fork_lock import LOCK
 from ..errors.lazy_regex import pattern
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoints
+    from importlib.metadata import Distribution, DistributionFinder, EntryPoints
 
     _Copy = tuple[str, str, Distribution | None]  # location, version, metadata unless they are in a folder
 
@@ -114,7 +115,7 @@ def _copies_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, str, Distribut
     Folders are listed here, in a fifth of the time of the standard library. Its finder reads archives and eggs.
     """
     with LOCK:
-        from importlib.machinery import PathFinder
+        from importlib.metadata import DistributionFinder
 
     for finder in sys.meta_path:
         for entries in zip(path, strict=True) if finder is PathFinder else [path]:
@@ -122,19 +123,17 @@ def _copies_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, str, Distribut
             for match in map(_FOLDER_NAME.fullmatch, (name for name in names if name.lower().endswith("-info"))):
                 if match:
                     yield match["name"], match["version"] or "0", f"{entries[0] or '.'}{os.sep}{match[0]}", None
-            for metadata in [] if names else _metadata_of(finder, entries):
+            for metadata in [] if names else _metadata_of(finder, DistributionFinder.Context(path=list(entries))):
                 info = getattr(metadata, "_path", None)
                 match = _FOLDER_NAME.fullmatch(info.name) if info is not None else None
                 name = match["name"] if match else _header(metadata).get("name", [""])[0]
                 yield name, (match["version"] if match else None) or "0", str(info or ""), metadata
 
 
-def _metadata_of(finder: Any, path: Sequence[str]) -> list[Distribution]:
+def _metadata_of(finder: Any, context: DistributionFinder.Context) -> list[Distribution]:
     """Return the distributions that a finder of ``sys.meta_path`` lists on a path."""
-    from importlib.metadata import DistributionFinder
-
     try:
-        return list(getattr(finder, "find_distributions", lambda _: ())(DistributionFinder.Context(path=list(path))))
+        return list(getattr(finder, "find_distributions", lambda _: ())(context))
     except Exception as error:
         kind = finder if isinstance(finder, type) else type(finder)
         name = f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"
