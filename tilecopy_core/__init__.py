@@ -1,4 +1,4 @@
-"""The core of tilecopy, which lowers GPU tile copies between two layouts to PTX.
+"""The core of tilecopy. It lowers GPU tile copies between two layouts to PTX.
 
 The path of a copy: description (:func:`plan`), dispatch to the best installed variant, partition, emission of PTX text.
 Kernels around copies, running and exporting them are packages on top. Importing this one loads no plugin.

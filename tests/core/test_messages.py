@@ -100,7 +100,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory()[0:33, :]),
             tc.LayoutError,
-            'A[32, 32]: dimension 0: the region 0 : 33 is outside the extent 32; to copy an edge tile, pass outside="zero", a number or "keep"',
+            'A[32, 32]: dimension 0: the region 0 : 33 is out of bounds for extent 32; to copy an edge tile, pass outside="zero", a number or "keep"',
         ),
         (
             lambda: plan(memory("shared")[:, :], memory(dtype="float16")[:, :]),
@@ -120,7 +120,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: plan(memory("shared")[:, :], memory()[-1:31, :], outside="zeros"),
             tc.RequestError,
-            'outside must be "zero", "keep", or a number (also infinity or NaN) that the dtype represents exactly, got \'zeros\'; did you mean zero?',
+            'outside must be "zero", "keep", or a number (including infinity and NaN) that the dtype represents exactly, got \'zeros\'; did you mean zero?',
         ),
         (
             lambda: declined("bulk", memory("shared")[:, 0:2], memory()[:, 0:2], op="copy_async", scope=tc.thread()),
@@ -161,7 +161,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: tc.Variant(name="v", op="copies", priority=1, summary="s", spaces=()),
             tc.PluginError,
-            "Variant 'v': spaces must be pairs of names, (source, destination), got ()",
+            "Variant 'v': spaces must be a tuple of (source, destination) pairs of memory spaces, got ()",
         ),
         (
             lambda: tc.Option("hint", int, "a hint", ignorable="yes"),

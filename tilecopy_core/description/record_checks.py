@@ -19,7 +19,7 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
-    """Map each value of :attr:`Variant.threads` to a message if the active threads break that rule, else to None."""
+    """Return a dict from each :attr:`Variant.threads` rule to a message if the threads break the rule, else None."""
     all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
     return {"all": all_active, "one": _why_not_one(request), "any": None}
 
@@ -42,7 +42,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str
 
 
 def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None, tuple[str, ...]]:
-    """Return a message and the names of the required options that a request lacks, or ``(None, ())`` if it has all."""
+    """Return a message and the names of the missing required options. Return ``(None, ())`` if no option is missing."""
     required = (True,) if request.active.cta_threads is None else (True, IN_A_KERNEL)
     missing = [o for o in variant.options if o.required in required and request.options.get(o.name) is None]
     if not missing:
@@ -66,7 +66,7 @@ def _why_not_edges(variant: Variant, request: CopyRequest) -> str | None:
     dims = [(region, dim) for region in (request.src, request.dst) for dim in range(len(region.starts))]
     region, dim = next((region, dim) for region, dim in dims if any(region.exceeds(dim)))
     why = f"{region} may reach out of bounds in dimension {dim} of {region.buffer.name} (outside={request.outside})"
-    advice = "declare scalar bounds or a static grid to keep the region inside, or use a variant that masks elements"
+    advice = "declare scalar bounds or a static grid to keep the region in bounds, or use a variant that masks elements"
     return f"{why}, but {variant.name} cannot mask elements out of bounds; {advice}"
 
 
@@ -80,5 +80,5 @@ def _why_not_one(request: CopyRequest) -> str | None:
         around = active.undecided or active.deciding[0][0]
         return f"exactly one thread must reach the copy, but the enclosing condition '{around}' may be true for several threads; put the copy inside if_(thread_id() == 0)"
     if count is not None and count != 1:
-        return f"exactly one thread must reach the copy, but {count} do; put the copy inside if_(thread_id() == 0)"
+        return f"exactly one thread must reach the copy, got {count} threads; put the copy inside if_(thread_id() == 0)"
     return None

@@ -41,26 +41,26 @@ _ENUMERATE_LIMIT = 1 << 24
 COMPLETIONS: dict[str, tuple[str, ...]] = {
     "barrier": ("the copying threads may use the data at once; other threads need a barrier (cta_sync) first",),
     "cp_async_group": (
-        "cp_async_commit() by the threads that copied",
-        "cp_async_wait(n) by the same threads; n newer groups may stay pending",
-        "a barrier (cta_sync) before other threads read",
+        "call cp_async_commit() in the threads that copied",
+        "call cp_async_wait(n) in the same threads; n newer groups may stay pending",
+        "put a barrier (cta_sync) before other threads read",
     ),
     "mbarrier": (
-        "arrive_expect_tx(bytes) on the mbarrier by one thread of the receiving CTA",
-        "wait(phase) on the mbarrier by every thread that reads the data",
+        "call arrive_expect_tx(bytes) on the mbarrier in one thread of the receiving CTA",
+        "call wait(phase) on the mbarrier in every thread that reads the data",
     ),
     "bulk_group": (
-        "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
-        "bulk_commit() by the thread that copied",
-        "bulk_wait(n) by the same thread; n newer groups may stay pending; read=True waits only until the source has been read",
+        "before the copy: call fence_proxy_async() in the threads that wrote the source, then put a barrier",
+        "call bulk_commit() in the thread that copied",
+        "call bulk_wait(n) in the same thread; n newer groups may stay pending; read=True waits only until the source has been read",
     ),
     "tcgen05_commit": (
-        "tcgen05_commit(mbar) by the thread that copied",
-        "wait(phase) on that mbarrier by every thread that reads the data or overwrites the source",
+        "call tcgen05_commit(mbar) in the thread that copied",
+        "call wait(phase) on that mbarrier in every thread that reads the data or overwrites the source",
     ),
     "wgmma_group": (
-        "wgmma.commit_group.sync.aligned by the warpgroup",
-        "wgmma.wait_group.sync.aligned n by the warpgroup; n newer groups may stay pending",
+        "execute wgmma.commit_group.sync.aligned in all threads of the warpgroup",
+        "execute wgmma.wait_group.sync.aligned n in all threads of the warpgroup; n newer groups may stay pending",
     ),
 }
 """How the caller learns that a copy is done: the words that :attr:`Variant.completion` may have, each with its steps in
@@ -159,9 +159,9 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            typed = f"have a type in {short_repr(self.types)}"
-            rule = "be None, because the option is required" if self.required else typed
-            raise PluginError(f"Option {self.name}: the default must {rule}, got {short_repr(self.default)}")
+            typed = f"the default must have a type in {short_repr(self.types)}"
+            rule = "the default must be None, because the option is required" if self.required else typed
+            raise PluginError(f"Option {self.name}: {rule}, got {short_repr(self.default)}")
 
     def fits(self, value: object) -> bool:
         """Return True if a value has one of the option's types. An integer must also fit in 64 bits."""
@@ -198,7 +198,7 @@ class Variant:
     priority: int = _field("a 64-bit integer", ANY_INTEGER.fits)
     summary: str = _field("one line that says what the variant does")
     spaces: tuple[tuple[str, str], ...] = _field(
-        "pairs of names, (source, destination)",
+        "a tuple of (source, destination) pairs of memory spaces",
         lambda pairs: (
             isinstance(pairs, tuple) and pairs != () and all(_are_texts(pair) and len(pair) == 2 for pair in pairs)
         ),
@@ -215,7 +215,7 @@ class Variant:
         default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
     )
     completion_steps: tuple[str, ...] = _field(
-        "a non-empty tuple of strings, the caller's steps after the copy (required for a completion that tilecopy does not define)",
+        "a non-empty tuple of strings (the caller's steps after the copy) if tilecopy does not define the completion",
         lambda value: _are_texts(value) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,
@@ -223,7 +223,7 @@ class Variant:
     threads: str = _field("'all', 'one' or 'any'", lambda value: value in ("all", "one", "any"), default="all")
     edges: bool = _field(FLAG.rule, FLAG.fits, default=False)
     features: tuple[str, ...] = _field(
-        "a tuple of names of features, such as ('tma',)", _are_texts, default=(), converter=_tuple
+        "a tuple of feature names, such as ('tma',)", _are_texts, default=(), converter=_tuple
     )
 
     def __attrs_post_init__(self) -> None:
@@ -273,7 +273,7 @@ def _init(self: Variant, *values: Any, **fields: Any) -> None:
     """Reject the arguments that ``features`` replaced in tilecopy-core 0.2."""
     for name in sorted({"min_arch", "specific", "instructions"}.intersection(fields)):
         example = "features=('cp.async',) or features=('sm_90',)"
-        raise TypeError(f"Variant takes no argument {name!r}: use features=, such as {example}")
+        raise TypeError(f"Variant has no argument {name!r}: use features=, for example {example}")
     _set_fields(self, *values, **fields)
 
 
@@ -282,7 +282,7 @@ Variant.__init__ = _init  # type: ignore[method-assign]
 
 @frozen(eq=False, repr=False)
 class Options(Mapping[str, Any]):
-    """A read-only mapping of the options of a request."""
+    """A read-only mapping from the names of a request's options to their values."""
 
     _values: Mapping[str, Any] = attrs.field(factory=dict, converter=MappingProxyType)
 
@@ -386,7 +386,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The limit of 32-bit registers per thread: 255 or the thread's share of the SM's 65,536, whichever is less."""
+        """The maximum number of 32-bit registers per thread: 255, or its share of the SM's 65,536 registers if less."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
@@ -397,7 +397,7 @@ class CopyRequest:
 
     @property
     def fill(self) -> tuple[int, ...] | None:
-        """The 32-bit words, repeated as needed, that fill elements out of bounds, or None without a fill value."""
+        """The 32-bit words that fill elements out of bounds, repeated as needed. None without a fill value."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
     @property
@@ -467,7 +467,7 @@ def why_aliasing(region: Region) -> str | None:
         return None  # every stride is past all that the smaller ones reach: one place each
     tile = TileLayout.of(steps)
     if tile.size > _ENUMERATE_LIMIT:
-        return f"{region} has overlapping strides: it must have at most {_ENUMERATE_LIMIT} elements for a comparison of all addresses, got {tile.size}"
+        return f"{region} has overlapping strides, so all addresses are compared: it must have at most {_ENUMERATE_LIMIT} elements, got {tile.size}"
     flat: Any = np.arange(tile.size)
     places, scale = np.zeros_like(flat), 1
     for axis in tile.axes:

@@ -60,14 +60,14 @@ def cta(threads: int) -> Scope:
     """Return the scope of all threads of a CTA. Raises RequestError if ``threads`` is not between 1 and 1024."""
     count = plain(threads)
     if not _CTA_THREADS.fits(count):
-        one = "; give one integer, the total number of threads" if isinstance(threads, (tuple, list)) else ""
+        one = "; pass the total number of threads as one integer" if isinstance(threads, (tuple, list)) else ""
         raise RequestError(f"a CTA must have 1 to {MAX_CTA_THREADS} threads, got {short_repr(threads)}{one}")
     return Scope("cta", int(count))
 
 
 @lru_cache(maxsize=64)
 def tid_symbol(cta_threads: int | None) -> Int:
-    """Return the symbolic thread index in a CTA of ``cta_threads`` threads. None means the limit of 1024 threads."""
+    """Return the symbolic thread index in a CTA of ``cta_threads`` threads. None stands for 1024, the maximum."""
     last = (cta_threads or MAX_CTA_THREADS) - 1
     return of_atom(Symbol("tid.x", 0, last, varies="thread", register="%tid.x")) if last else 0
 
@@ -157,7 +157,7 @@ class ActiveThreads:
             if size is not None and self.cta_threads % size:
                 return f"the CTA must have a multiple of {size} threads for scope {scope.kind}, got {self.cta_threads}"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
-                return f"the scope must have all {self.cta_threads} threads of the CTA, got {scope.threads}"
+                return f"the scope must have all {self.cta_threads} threads of the CTA, got {scope.threads} threads"
         return self.why_split(scope)
 
     def why_split(self, scope: Scope) -> str | None:

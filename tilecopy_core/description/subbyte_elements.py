@@ -38,7 +38,7 @@ def why_not_in_bytes(request: CopyRequest) -> str:
         return f"{error}{advice}" if dst_phase == src_phase else str(error)
     if dst_place != src_place:
         return f"the elements that share a byte must be neighbours along the same dimension of {request.src} and {request.dst}"
-    return f"copy bytes: from {src.buffer.name}.view(dtype='uint8') into {dst.buffer.name}.view(dtype='uint8')"
+    return f"copy whole bytes, from {src.buffer.name}.view(dtype='uint8') to {dst.buffer.name}.view(dtype='uint8')"
 
 
 def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:

@@ -79,7 +79,7 @@ class Target:
         names = FEATURES.get(feature, feature).split()
         if feature not in FEATURES and feature not in TARGETS:
             raise TargetError(
-                f"feature {short_repr(feature)} is unknown{did_you_mean(feature, FEATURES)}; a feature must be a target such as 'sm_90' or one of {', '.join(FEATURES)}"
+                f"feature {short_repr(feature)} is unknown{did_you_mean(feature, FEATURES)}; the features are {', '.join(FEATURES)} and the targets, such as 'sm_90'"
             )
         return any(self.is_or_follows(target_of(name)) for name in names)
 

@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def declined(self) -> dict[str, str]:
-        """The reasons why the other variants were not chosen, by variant name."""
+        """A dict from the name of each variant that was not chosen to the reason."""
         return {outcome.name: outcome.reason for outcome in self.outcomes}
 
     @property
@@ -112,7 +112,7 @@ class Plan:
             return f"({self.package} is faulty: {what} of its partition raised {short_error(error)})"
 
     def emit(self, ptx: PtxBuilder, registry: Registry | None = None) -> None:
-        """Write the copy's instructions to ``ptx``. The variant is looked up in ``registry``, by default the process's.
+        """Write the copy's instructions to ``ptx``. By default, the process's registry provides the variant.
 
         Raises:
             RequestError: the plan was made without an option that the instructions need.
@@ -258,7 +258,7 @@ def plan(
     check_request(request)
     if not src.size:
         raise RequestError(
-            f"{request}: the regions must have elements to plan a copy, got extents {src.extents}; a KernelBuilder emits nothing for an empty copy"
+            f"{request}: the regions must have at least one element to plan a copy, got extents {src.extents}; a KernelBuilder emits nothing for an empty copy"
         )
     registry = _registry(registry)
     copy_plan = dispatch(request, variant, registry)
@@ -299,7 +299,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the variant names in ``variant=``, or () for None. Raises RequestError for an invalid or repeated name."""
+    """Return the names in ``variant=``. None gives (). Raises RequestError for an invalid or repeated name."""
     names = () if variant is None else (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):
@@ -416,7 +416,7 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
             names = short_repr(demanded if len(demanded) > 1 else demanded[0])
-            others.append(Outcome(plugin.name, "not asked", f"not asked, because of variant={names}"))
+            others.append(Outcome(plugin.name, "not asked", f"not asked, because variant={names} does not name it"))
         elif why := of_another_kind(plugin.variant, request):
             kind: OutcomeKind = "declined" if request.spaces in plugin.variant.spaces else "other memory"
             others.append(Outcome(plugin.name, kind if plugin.variant.op == request.op else "other op", why))

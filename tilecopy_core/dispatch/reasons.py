@@ -80,7 +80,7 @@ def no_variant(
         meant = did_you_mean(unknown_names[0], [*declined, *absent])
         known = f"{' Installed' if meant else '; installed'}: {', '.join(sorted(declined)) or 'none'}"
         known += f"; not installed: {', '.join(absent)}" if absent else ""
-        lines, outcomes = [f"no variant is called {short_repr(unknown_names[0])}{meant}{known}"], []
+        lines, outcomes = [f"no variant is named {short_repr(unknown_names[0])}{meant}{known}"], []
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
@@ -99,8 +99,8 @@ def _missing_metadata() -> str:
     """Return a message if tilecopy is imported but the metadata of its packages are missing, else ""."""
     if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
         return (
-            "no variant was found: the folders tilecopy*.dist-info (metadata of packages) must be on sys.path; "
-            "bundle them into the program (docs/packages.md, Frozen programs)"
+            "no variant was found: the folders tilecopy*.dist-info (package metadata) must be on sys.path; "
+            "bundle them into the program (see docs/packages.md, Frozen programs)"
         )
     return ""
 
@@ -118,5 +118,5 @@ def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Tabl
         if option_name not in takers:
             taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
             near = did_you_mean(option_name, takers)
-            return f"no installed variant of {op} takes option {option_name!r}; the options of {op} are {taken}{near}"
+            return f"no installed variant for {op} takes option {option_name!r}; the options of {op} are {taken}{near}"
     return ""

@@ -116,7 +116,7 @@ def short_repr(value: object) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without the addresses of Python objects, which differ between processes."""
+    """Return a text without the addresses of Python objects. Addresses differ between processes."""
     return _OBJECT_ADDRESS.sub("", text) if " at 0x" in text else text
 
 

@@ -405,7 +405,7 @@ def xor(left: Int, right: Int) -> Int:
 
 @checked(left=INT, right=INT)
 def minimum(left: Int, right: Int) -> Int:
-    """Return the minimum of two integers, for example ``minimum(k.block_id("x") * 128, rows - 128)`` to shift the last tile inside.
+    """Return the minimum of two integers, for example ``minimum(k.block_id("x") * 128, rows - 128)`` to keep the last tile in bounds.
 
     Raises RequestError if one of them is not an integer.
     """

@@ -1,4 +1,4 @@
-"""Functions on boxes (rectangular parts of a shape) that find starts and extents, and cut a layout to a box."""
+"""Functions on boxes, the rectangular parts of a shape. They find starts and extents, and cut a layout to a box."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Iter:
         extent, stride, axis = self.extent, self.stride, self.axis
         if type(extent) is not int or extent < 1 or not is_int_like(stride) or type(axis) is not Axis:
             raise LayoutError(
-                "Iter: extent must be an int of at least 1, stride an integer (plain or symbolic) and axis an Axis, such as m; "
-                f"got {short_repr(extent)}, {short_repr(stride)} and {short_repr(axis)}"
+                "Iter: extent must be an int of at least 1, stride an integer and axis an Axis such as m; "
+                f"got extent {short_repr(extent)}, stride {short_repr(stride)} and axis {short_repr(axis)}"
             )
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def box(
     shape: Sequence[Int], region: Sequence[Any], *, overhang: bool = False
 ) -> tuple[tuple[Int, ...], tuple[int, ...]]:
-    """Return the starts and extents of ``region``, which has one slice or integer (an extent of 1) per dimension.
+    """Return the starts and extents of a region with one slice or integer per dimension. An integer has extent 1.
 
     Extents of the shape may be symbolic. With ``overhang`` the box may reach past the shape, and starts and stops may be
     negative coordinates. Raises :class:`LayoutError` if the rank differs, if an extent of the box is symbolic or negative,
@@ -108,7 +108,7 @@ def surely_leaves(start: Int, extent: int, size: Int) -> bool:
 
 def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
     """Return the message for a box that exceeds its dimension."""
-    return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is outside the extent {size}"
+    return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is out of bounds for extent {size}"
 
 
 def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[Int, int]:
@@ -137,7 +137,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Return a box's first flat index and number of elements if its row-major indices are contiguous, else None."""
+    """Return a box's first flat index and its size in elements. Return None if the flat indices are not contiguous."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -148,7 +148,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return iters for the range ``[start, start + extent)`` and the offset of ``start``, or None if none exist."""
+    """Return the iters of ``[start, start + extent)`` and the offset of ``start``. Return None if no iters exist."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
@@ -175,7 +175,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset between the pieces before and after index ``at``, or None if their layouts differ."""
+        """Return the offset from the piece before index ``at`` to the next piece, or None if their layouts differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

@@ -35,7 +35,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """The width in whole bytes (1 for elements of 4 bits)."""
+        """The width in bytes, rounded up: an element of 4 bits has 1 byte."""
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:

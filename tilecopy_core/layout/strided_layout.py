@@ -53,7 +53,7 @@ class StridedLayout:
 
     @property
     def unswizzled(self) -> StridedLayout:
-        """The layout itself, because it has no swizzle."""
+        """The layout without its swizzle. A strided layout has no swizzle, so this is the layout itself."""
         return self
 
     def check_admits(self, shape: Sequence[Int], what: str) -> None:
@@ -74,7 +74,7 @@ class StridedLayout:
         return {m.name: self.offset_of(coordinate)}
 
     def box(self, shape: Sequence[Int], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout:
-        """Return the layout of a box inside the shape. The arguments are not checked."""
+        """Return the layout of a box. The arguments are not checked."""
         iters = [Iter(extent, stride) for extent, stride in zip(extents, self.strides, strict=True) if extent > 1]
         return TileLayout.of(iters, (), {m: self.offset_of(starts)})
 

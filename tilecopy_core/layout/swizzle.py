@@ -90,7 +90,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
 
 
 class SwizzledTerms:
-    """The variable terms of a swizzled element offset. Offsets that differ in a constant share most instructions.
+    """The variable part of swizzled element offsets. Offsets that differ only in a constant share most instructions.
 
     The swizzle does not change multiples of its period. A constant that has no bit in common with the variable terms is
     XOR-ed rather than added. The XOR is linear: ``swz(x ^ c) == swz(x) ^ swz(c)``. So rounds whose constants differ only

@@ -190,7 +190,7 @@ class TileLayout:
         places = [self.unswizzled.apply(*coordinate, shape=shape)]
         if prod(it.extent for it in self.replica) > MOST_PLACES:
             raise LayoutError(
-                f"{self} must have at most {MOST_PLACES} replicas to list the positions of {short_repr(coordinate)}"
+                f"{self} must have at most {MOST_PLACES} replicas to list the positions of {short_repr(coordinate)}, got {prod(it.extent for it in self.replica)}"
             )
         for it in self.replica:
             on = it.axis.name
@@ -219,9 +219,9 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return ``(layout, separators)``: an equal layout in which each iter belongs to one dimension of ``shape``.
+        """Return an equal layout in which each iter belongs to one dimension of ``shape``, and ``separators``.
 
-        Dimension ``d`` owns ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 own none. Raises
+        Dimension ``d`` has ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 have no iters. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
         """
         groups = self.by_dimension(self.check_admits(shape, "group"))
@@ -269,7 +269,7 @@ class TileLayout:
         return self.box(shape, starts, checked_extents(extents, "slice"))
 
     def box(self, shape: tuple[int, ...], starts: Sequence[Int], extents: Sequence[int]) -> TileLayout | None:
-        """Return the layout of a box, as :meth:`slice` does. Here the box may reach past the shape."""
+        """Return the layout of a box. Unlike in :meth:`slice`, the box may reach past the array's edge."""
         try:
             parts = list(map(cut, self.by_dimension(shape), starts, extents))
         except LayoutError:  # an iter straddles dimensions
@@ -343,7 +343,7 @@ def _bracket(letter: str, iters: tuple[Iter, ...]) -> str:
 
 
 def along(iters: Iters, axis: Axis, index: Int, start: Int = 0) -> Int:
-    """Return the position of a flat index along an axis, counted from ``start``. The index is assumed to be in bounds."""
+    """Return ``start`` plus the position of a flat index along an axis. The index is assumed to be in bounds."""
     place, inner = start, prod([it.extent for it in iters])
     for position, it in enumerate(iters):
         inner //= it.extent

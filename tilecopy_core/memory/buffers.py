@@ -31,7 +31,7 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Check extents and return a tuple. Extents must be integers of at least 1, in global memory also 0 or symbolic."""
+    """Check extents and return a tuple. Each must be at least 1. Global memory also permits 0 and symbolic extents."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
@@ -72,12 +72,12 @@ class Memory:
 
     @property
     def span_bytes(self) -> int:
-        """The size of the allocation in bytes, which limits all views. Raises LayoutError if the size is symbolic."""
+        """The size of the allocation in bytes. No view may exceed it. Raises LayoutError if the size is symbolic."""
         return -(-self.layout.span(m) * self.dtype.bits // 8)
 
     @property
     def word_bits(self) -> int:
-        """The width of each register, 32 or 64 bits, if the memory space is local."""
+        """The width of a register of local memory in bits: 64 for elements of 64 bits, else 32."""
         return 64 if self.dtype.bits == 64 else 32
 
 
@@ -171,7 +171,7 @@ class Buffer:
         return f"{self.space} {self.name}: {self.dtype}{list(self.shape)}"
 
     def placed_by(self) -> tuple[Expr, ...]:
-        """Return the symbolic integers among the layout's strides and offsets and the buffer's storage offset."""
+        """Return the symbolic integers in the layout's strides and offsets, and in the buffer's storage offset."""
         layout = self.layout
         parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
         return tuple([value for value in parts if isinstance(value, Expr)])
@@ -263,7 +263,7 @@ class Buffer:
                 if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
                     extents = rescale_layout(self.layout, self.shape, bits, dtype.bits)[1]
             if symbolic(extents):
-                raise LayoutError(f"the shape must consist of plain integers for layout=, got {extents}: add shape=")
+                raise LayoutError(f"a view with layout= must have a shape of plain integers, got {extents}: add shape=")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
         return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, storage_offset=start)
@@ -311,16 +311,16 @@ class Buffer:
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers per thread, if in local memory. Raises LayoutError if the span is symbolic."""
+        """The number of 32-bit registers per thread of a local buffer. Raises LayoutError if the span is symbolic."""
         return -(-self.memory.span_bytes // 4)
 
 
-_HOLDER = optional(instance_of("a shared Buffer or an address", Buffer, int))
+_HOLDER = optional(instance_of("a Buffer in shared memory or an address", Buffer, int))
 
 
 @frozen(repr=False)
 class Region:
-    """A frozen record of a box of a buffer. Extents are static. Starts may be symbolic. The box may reach past the buffer.
+    """A frozen record of a box of a buffer. Extents are static. Starts may be symbolic. The box may be out of bounds.
 
     ``starts`` is the coordinate of its first element. ``inside`` has a pair of flags per dimension: whether enclosing conditions
     prove that the box does not exceed the low and the high end; () if they prove nothing. Raises LayoutError for malformed values.
@@ -367,7 +367,7 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return ``(low, high)``: whether the box may exceed the low end and the high end of a dimension."""
+        """Return two bools: the box may exceed the dimension's low end, and the box may exceed its high end."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
@@ -378,7 +378,7 @@ class Region:
         return sub(self.buffer.shape[dim], add(self.starts[dim], self.extents[dim]))
 
     def check_inside(self) -> None:
-        """Raise :class:`LayoutError` if the box is proved to reach outside its buffer."""
+        """Raise :class:`LayoutError` if a part of the box is proved to be out of bounds."""
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
                 below = (

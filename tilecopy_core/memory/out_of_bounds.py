@@ -1,4 +1,4 @@
-"""The argument ``outside=``, which makes a copy fill elements out of bounds or leave the destination unchanged."""
+"""The argument ``outside=``. For elements out of bounds, a copy writes a fill value or keeps the destination."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import RequestError, did_you_mean, short_repr
 from ..errors.attrs_classes import frozen
 from ..layout.dtypes import DType
 
-RULE = 'outside must be "zero", "keep", or a number (also infinity or NaN) that the dtype represents exactly'
+RULE = 'outside must be "zero", "keep", or a number (including infinity and NaN) that the dtype represents exactly'
 
 
 @frozen

@@ -21,7 +21,7 @@ ELEMENT_AXES = (m, TCol)
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
-    """Return the layout and the shape of the same memory, viewed as elements of another width.
+    """Return the layout and the shape of a view of the same memory whose elements have another width.
 
     The last contiguous dimension gets more or fewer elements; the others do not change. Raises LayoutError if no
     dimension is contiguous, or if a stride, extent, offset or swizzle chunk is not a multiple of a new element.

@@ -36,7 +36,7 @@ class Recipe(Hashable, Protocol):
         """The alignment of the parameter's address in bytes."""
 
     def needs_on(self, target: Target) -> Needs:
-        """Return the requirements of the parameter for a target. Raises TargetError if the target lacks a feature."""
+        """Return the PTX version and target that the parameter requires. Raises TargetError if a feature is missing."""
 
 
 @attrs.define(slots=False, eq=False)
@@ -67,7 +67,7 @@ class Bindings:
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a shared buffer's 32-bit address, that of the variable ``smem_NAME``."""
+        """Return the register that holds the 32-bit address of a shared buffer, the address of ``smem_NAME``."""
         variable = Written(f"smem_{buffer.name}")
         return pure_once(emitter, emitter.blocks[0], ("variable", buffer.memory), "mov.u32", "b32", variable)
 

@@ -55,7 +55,7 @@ class PtxBuilder(IndexEmitter):
         return scope.thread_index(self.tid)
 
     def load(self, source: Access | Address, bits: int, into: Registers | None = None) -> list[Register]:
-        """Load 8 to 128 bits (256 from global memory on sm_100 and newer) into registers, and return the registers.
+        """Load 8 to 128 bits into registers and return them. Global memory on sm_100 and newer permits 256 bits.
 
         8 and 16 bits are zero-extended. ``into`` may also be 64-bit registers that hold exactly ``bits``. In threads whose
         predicate is false the registers keep their values or get the access's fill. Raises PtxError for another number of
@@ -70,7 +70,7 @@ class PtxBuilder(IndexEmitter):
         return list(registers)
 
     def store(self, destination: Access | Address, bits: int, registers: Registers, *, relaxed: bool = False) -> None:
-        """Store 8 to 128 bits (256 to global memory, sm_100 and newer) from registers; see :meth:`load`.
+        """Store 8 to 128 bits from registers; see :meth:`load`. Global memory on sm_100 and newer permits 256 bits.
 
         With ``relaxed``, the store is ``st.relaxed.gpu``, which does not race with other such stores to the same address.
         """
@@ -86,7 +86,7 @@ class PtxBuilder(IndexEmitter):
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
-        """Return 32-bit registers, ``bits`` bits in total, filled with repeated words. Equal words share a register."""
+        """Return 32-bit registers that hold a ``bits``-bit value of repeated words. Equal words share a register."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
@@ -106,7 +106,7 @@ class PtxBuilder(IndexEmitter):
             )
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(
-                f"{name} of 256 bits needs global memory and sm_100 or newer, got {address.space} and {self.target}"
+                f"{name} of 256 bits needs global memory and sm_100 or newer, got {address.space} memory and {self.target}"
             )
         if address.align_bytes % (bits // 8):
             raise PtxError(

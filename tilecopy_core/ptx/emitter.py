@@ -63,7 +63,7 @@ class Sunk(Block):
         self._outer, self._own = outer, inner
 
     def once(self, key: Key, make: Callable[P, Register], *args: P.args, **keywords: P.kwargs) -> Register:
-        """Return the register that the outer block stores under a key, or else the inner block's register."""
+        """Return the outer block's register for a key. If it has none, return the inner block's register."""
         return self._outer.lookup(key) or self._own.once(key, make, *args, **keywords)
 
 

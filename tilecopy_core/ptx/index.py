@@ -224,7 +224,7 @@ class IndexEmitter(Emitter):
         return Address(space, base, immediate, align)
 
     def element(self, region: Region, *, whole: bool = False) -> Address:
-        """Return the :meth:`address` of a one-element region, such as one mbarrier. Raises PtxError if it is larger."""
+        """Return the :meth:`address` of a one-element region, such as an mbarrier. Raises PtxError for a larger region."""
         if region.size != 1:
             raise PtxError(f"element: region must have exactly one element, got {short_repr(region)}")
         place = region.buffer.layout.apply(*region.starts, shape=region.buffer.shape)

@@ -91,7 +91,7 @@ class Place:
             return f"{self.what} must be in {_either(self.spaces)} memory, got {value} in {value.space} memory"
         needed = self.align_bytes or max(1, abs(size))
         if value.align_bytes % needed:
-            return f"{self.what} {value} must be a multiple of {short_repr(needed)} bytes, but is only proved to be a multiple of {value.align_bytes}"
+            return f"{self.what} {value} must be a multiple of {short_repr(needed)} bytes, but is only proved to be a multiple of {value.align_bytes} bytes"
         return None
 
 
@@ -298,7 +298,7 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
     try:  # also from a zip file; `importlib.resources` takes a hundred times as long to import
         table = (get_data(__package__, "opcodes.txt") or b"").decode()
     except OSError as error:  # it was not installed, or not bundled into a frozen program
-        raise PtxError(f"tilecopy-core is not complete: {error}; reinstall it, or bundle its data files") from error
+        raise PtxError(f"tilecopy-core is incomplete: {error}; reinstall it or bundle its data files") from error
     for line in table.splitlines():
         first, *rest = line.split() or ["#"]
         if first[0] == "$":

@@ -183,7 +183,7 @@ def _split(text: str) -> list[str]:
 
 
 def names_in(operand: object) -> list[str]:
-    """Return the register names in an operand, or all identifiers in a string. A :class:`Written` has no names."""
+    """Return the register names in an operand, or all identifiers in a string. Return [] for a :class:`Written`."""
     return [] if operand is None or isinstance(operand, (int, Written)) else _NAME.findall(str(operand))
 
 

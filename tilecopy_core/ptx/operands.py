@@ -37,7 +37,7 @@ def register_of(type: str, stem: str, number: int) -> Register:
 
 
 class Written(str):
-    """An operand that is text without names of registers, such as a label."""
+    """A text operand that contains no register names, such as a label."""
 
     __slots__ = ()
 

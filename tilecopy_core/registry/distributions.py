@@ -83,7 +83,7 @@ def distributions(*, declaring: str = "") -> list[Installed]:
 
 
 def forget_distributions() -> None:
-    """Clear the cache of installed distributions, for changes that do not alter the modification time of a folder."""
+    """Clear the cache of installed distributions. Use it after changes that keep the modification time of a folder."""
     invalidate_caches()
     _read.cache_clear()
 

@@ -69,7 +69,7 @@ class Source:
 
     @property
     def owner(self) -> str:
-        """The name and version of the distribution, for messages."""
+        """The name and version of the distribution, as messages show them."""
         return self.package if self.package == THIS_PROCESS else f"{self.package} {self.version}"
 
     @property
@@ -120,9 +120,9 @@ def installed_sources(group: str) -> list[Source]:
 def _why_malformed(point: EntryPoint, twins: list[str]) -> str:
     """Return which rule an entry point breaks, or ""; ``twins`` are the values of all entry points of its package with its name."""
     if not _POINT_NAME.fullmatch(point.name):
-        return "the name must consist of letters, digits, '_', '-' and '.'"
+        return f"the name must consist of letters, digits, '_', '-' and '.', got {point.name!r}"
     if not _REFERENCE.fullmatch(point.value):
-        return "the value must be a module or module:attribute that Python can import"
+        return f"the value must be a module or module:attribute that Python can import, got {point.value!r}"
     if len(set(twins)) > 1:
         return f"the package must declare one value for this name, got {' and '.join(twins)}"
     return ""
@@ -140,7 +140,7 @@ def _unreadable(why: str) -> NoReturn:
 def _of_another(source: Source, made_for: str, group: str) -> Source:
     """Return a source for another version of the contract as incompatible, with the reason and what to install."""
     theirs, ours = (int(name.rpartition(".v")[2]) for name in (made_for, group))
-    why = f"it was made for the hook API {made_for}, but this core has {group}: pip install --upgrade "
+    why = f"the plugin was made for hook API {made_for}, but this core has {group}: pip install --upgrade "
     why += source.package if theirs < ours else f"{CORE} ({source.needs})" if source.needs else CORE
     return attrs.evolve(source, incompatible=why)
 
@@ -234,7 +234,7 @@ def short_error(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """Return an exception as :func:`short_error` does, but a PluginError as its message alone."""
+    """Return the message of a PluginError, or any other exception as :func:`short_error` does."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

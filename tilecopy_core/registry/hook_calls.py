@@ -154,7 +154,7 @@ def _guard(
 
 
 class WrapperCall:
-    """One call of a hook wrapper, a generator that is run step by step.
+    """One call of a hook wrapper. The wrapper is a generator, and this object runs it step by step.
 
     ``fault`` is the predicate of a sentence about the rule that the wrapper broke, or ""; ``cause`` is the exception behind it.
     ``wrote`` is True if the wrapper wrote PTX lines.
@@ -214,5 +214,5 @@ class WrapperCall:
                 return Decline(f"{gave.reason} (declined by the wrapper {wrapper.name} ({wrapper.source.owner}))")
             if isinstance(gave, Accept if self.hook == "tilecopy_predicate" else type(came)):
                 return gave
-        self.fault = f"returned {short_repr(gave)} in place of {short_repr(came)}"
+        self.fault = f"returned {short_repr(gave)} instead of the hook's result {short_repr(came)}"
         return came

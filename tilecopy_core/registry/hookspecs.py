@@ -1,4 +1,4 @@
-"""The hook specifications: the interface between the core and a variant plugin (tutorial: docs/tutorial.md).
+"""The hook specifications: the interface between the core and a variant plugin (see docs/tutorial.md).
 
 A variant is one object (a module will do) with an attribute ``variant`` (a :class:`~tilecopy_core.Variant`) and an
 implementation of each hook below, registered under the entry-point group ``tilecopy.variants.v1`` with its own name.
@@ -91,7 +91,7 @@ DISPATCH = "tilecopy_dispatch"
 
 
 class VariantPlugin(Protocol):
-    """The protocol of a variant plugin for type checkers: ``_: VariantPlugin = my_plugin`` checks the whole plugin."""
+    """The protocol of a variant plugin. A type checker checks the whole plugin at ``_: VariantPlugin = my_plugin``."""
 
     @property
     def variant(self) -> Variant:

@@ -1,4 +1,4 @@
-"""Tables of variants that can be installed. Other packages provide the tables for error messages and listings."""
+"""Tables of variants that can be installed, from other packages. Error messages and listings use the tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KNOWN_GROUP = "tilecopy.known.v1"
 
 @frozen
 class KnownVariant:
-    """A frozen record of a variant that can be installed: distribution, op, memory spaces, edges, install command."""
+    """A frozen record of a variant that can be installed: package, op, memory spaces, edge support, install command."""
 
     package: str
     op: str
@@ -25,7 +25,7 @@ class KnownVariant:
 
 
 def known_variants() -> Mapping[str, KnownVariant]:
-    """Return the variants in all installed tables by name. A table that fails to load is ignored with a warning."""
+    """Return a dict from names to the variants of all installed tables. A table that fails to load causes a warning."""
     return _found_on(tuple(map(str, sys.path)))
 
 

@@ -169,7 +169,7 @@ class Registry:
             return table
 
     def last_table(self) -> Table:
-        """Return the table of the last :meth:`table` without reading the environment, or a new one if plugins have changed."""
+        """Return the table that :meth:`table` returned last, or a new table if plugins have changed since then."""
         return self._table or self.table()
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
@@ -218,7 +218,7 @@ class Registry:
                     )
                 if variant.name != source.name:
                     raise PluginError(
-                        f"the variant record must have the name of the entry point, {source.name!r}, got {variant.name!r}"
+                        f"the variant record must be named {source.name!r} like its entry point, got {variant.name!r}"
                     )
                 if why := variant.why_unusable():
                     raise PluginError(why)
@@ -263,7 +263,7 @@ class Registry:
             return bool(added)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
-        """Add a plugin object to the registry, for tests, notebooks and tracing wrappers.
+        """Add a plugin object to the registry, for example in a test or in a notebook, or to trace hooks.
 
         It replaces a registered plugin, or one of a third party's package, of the same name until :meth:`unregister`. Raises
         RequestError for an argument of another type and PluginError for the name of an installed first-party variant.
@@ -294,7 +294,7 @@ class Registry:
             self._table = None
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
-        """Call a hook of a variant, inside the hook's wrappers, and return the result.
+        """Call a hook of a variant through the hook's wrappers and return the result.
 
         An exception of the variant's hook is raised even if a wrapper catches it. A wrapper that raises, or returns a result
         that is not allowed, is set aside, and the variant's own result is used; if the wrapper wrote instructions, or
@@ -393,6 +393,6 @@ _of_this_process = functools.cache(Registry)
 
 
 def default_registry() -> Registry:
-    """Return this process's registry, which the first call creates. The registry is tilecopy's only global state."""
+    """Return this process's registry. The first call creates it. The registry is tilecopy's only global state."""
     with LOCK:
         return _of_this_process()

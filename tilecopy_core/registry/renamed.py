@@ -1,4 +1,4 @@
-"""Names and record arguments of ``tilecopy_core.plugin`` 0.1, and what replaces them (docs/from_0_1_to_0_2.md)."""
+"""Names and record arguments of ``tilecopy_core.plugin`` 0.1, and what replaces them (see docs/from_0_1_to_0_2.md)."""
 
 from __future__ import annotations
 

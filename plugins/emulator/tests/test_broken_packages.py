@@ -68,7 +68,7 @@ DISTRIBUTIONS = {
     "no equals": ("[tilecopy.{group}]\nacme\n", METADATA, "the entry points of acme 1.0 cannot be read"),
     "not utf-8": (b"[tilecopy.{group}]\nacme = acme_m\xf6dule\n", METADATA, "the entry points of acme 1.0 cannot be read"),
     "a bom": (b"\xff\xfe[tilecopy.{group}]\n", METADATA, "the entry points of acme 1.0 cannot be read"),
-    "another version": ("[tilecopy.{group}2]\nacme = acme_module\n", METADATA, "made for the hook API"),
+    "another version": ("[tilecopy.{group}2]\nacme = acme_module\n", METADATA, "made for hook API"),
     "newer core": (POINT, METADATA + "Requires-Dist: tilecopy-core>=99\n", "it requires tilecopy-core>=99"),
     "metadata not utf-8": (POINT, METADATA.encode() + b"Author: M\xfcller\n", ""),
     "metadata missing": (POINT, None, ""),

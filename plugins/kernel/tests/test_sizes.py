@@ -301,7 +301,7 @@ def refused(make: Any, error: type[Exception], message: str) -> None:
                 k.shared((8, 4), "int8")[:, :], k.param("A", (k.size("M", upper=64), 4), "int8")[60:68, :]
             ),
             tc.LayoutError,
-            "outside the extent M",
+            "out of bounds for extent M",
         ),
         (lambda k: k.build(target="sm_80", grid=(k.thread_id() + 1,)), tc.RequestError, "tid.x is neither"),
         (lambda k: k.build(target="sm_80", grid=(k.size("M"), 1.5)), tc.RequestError, r"grid .* \[1, 1.5\]"),

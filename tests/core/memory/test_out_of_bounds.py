@@ -433,7 +433,7 @@ def test_variants_of_whole_boxes_decline_what_may_overhang() -> None:
     b = tc.Buffer((64, 8), "uint8", space="shared", name="b")
     with pytest.raises(tc.NoVariantError) as caught:
         tc.plan(b[0:64, :], a[8:72, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
-    assert mentions("dsmem", "inside").search(caught.value.declined["dsmem"])
+    assert mentions("dsmem", "mask").search(caught.value.declined["dsmem"])
     plan = tc.plan(b[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", outside="zero")
     assert plan.variant == "dsmem", "what lies inside may have any outside="
 

@@ -80,7 +80,7 @@ def test_another_hook_version_is_declined_with_what_to_install(
     (core_of_v2 / "never_imported.py").write_text("raise AssertionError('imported')")
     (plugin,) = tc.Registry(environ={}).plugins()
     assert plugin.status == "incompatible"
-    made = f"it was made for the hook API tilecopy.variants.{group}, but this core has tilecopy.variants.v2: "
+    made = f"the plugin was made for hook API tilecopy.variants.{group}, but this core has tilecopy.variants.v2: "
     assert plugin.reason.startswith(made + install_what)
     with pytest.raises(tc.NoVariantError, match=mentions("--upgrade")):
         plan(tc.Registry(environ={}))

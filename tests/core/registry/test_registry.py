@@ -25,7 +25,7 @@ from tilecopy_core.registry import PluginWarning, Source
         (ImportError("no module named acme_rt"), "acme-bad 1.0 failed to load: ImportError: no module named acme_rt"),
         (SimpleNamespace(), "must have an attribute 'variant'"),
         (SimpleNamespace(variant="bad"), "must be a tilecopy_core.Variant"),
-        (variant("other"), "the variant record must have the name of the entry point, 'bad', got 'other'"),
+        (variant("other"), "the variant record must be named 'bad' like its entry point, got 'other'"),
         (variant("bad", op="move"), "op 'move'"),
         (
             SimpleNamespace(variant=variant("bad").variant, tilecopy_emit=variant("bad").tilecopy_emit),
@@ -82,10 +82,10 @@ def test_another_hook_api_is_not_loaded_and_says_so() -> None:
         "acme-old",
         "3.0",
         lambda: pytest.fail("loaded"),
-        "it was made for the hook API tilecopy.variants.v0, but this core has v1",
+        "the plugin was made for hook API tilecopy.variants.v0, but this core has v1",
     )
     chosen = plan(registry(old, source("good", variant("good"))))
-    assert "made for the hook API" in chosen.declined["old"]
+    assert "made for hook API" in chosen.declined["old"]
 
 
 def test_equal_plugin_objects_are_told_apart() -> None:
