@@ -1,4 +1,4 @@
-"""The function :func:`run_ptx`. It runs a kernel, given as PTX text, on host arrays."""
+"""Run a kernel from PTX text on host arrays, with :func:`run_ptx`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_ptx(
     variables: Mapping[str, Any] | None = None,
     all_hazards: bool = False,
 ) -> Report:
-    """Run a kernel, given as PTX text, without a GPU.
+    """Run a kernel from PTX text without a GPU.
 
     Args:
         text: a PTX module, or the :class:`Program` that :func:`parse` returned.
@@ -78,7 +78,7 @@ def run_ptx(
     where = f"kernel {program.name}"
     ctas, threads, size = _extents(program, grid, block, cluster)
     fits = is_whole(dynamic_shared_bytes, 0, MAX_SHARED_BYTES)
-    demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"an integer from 0 to {MAX_SHARED_BYTES}")
+    demand(where, "dynamic_shared_bytes", dynamic_shared_bytes, fits, f"an integer from 0 to {MAX_SHARED_BYTES} bytes")
     _, _, shared_bytes = lay_out_shared(program, dynamic_shared_bytes, ())
     if shared_bytes > MAX_SHARED_BYTES:
         raise LaunchError(

@@ -1,4 +1,4 @@
-"""Checks of the arguments that callers pass. The checks run before the kernel, never during a kernel."""
+"""Checks of the arguments that callers pass. All checks run before the kernel starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ITEMS = 1 << 16
 def demand(
     where: str, name: str, value: Any, fits: bool, rule: str, error: Callable[[str], TilecopyError] = LaunchError
 ) -> None:
-    """Raise an error if ``fits`` is False. The message says that ``name`` must be ``rule``, and shows ``value``."""
+    """Raise an error if ``fits`` is False. The message says that ``name`` must be ``rule``, and what ``value`` is."""
     if not fits:
         raise error(f"{where}: {name} must be {rule}, got {short_repr(value)}")
 
@@ -38,7 +38,7 @@ def is_flag(value: Any) -> bool:
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of a sequence of at most ``MOST_ITEMS`` items, else None. Strings and bytes give None."""
+    """Return the items of a sequence, else None. Also return None for strings, bytes, and over ``MOST_ITEMS`` items."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

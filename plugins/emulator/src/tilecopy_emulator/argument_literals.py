@@ -56,7 +56,7 @@ def argument_of(word: str) -> Any:
 
 def _argument(word: str, depth: int) -> Any:
     if depth > _MOST_BRACES:
-        raise click.BadParameter(f"braces must be nested at most {_MOST_BRACES} deep")
+        raise click.BadParameter(f"braces must be nested at most {_MOST_BRACES} levels deep")
     if word == "null":
         return None
     if word == "{}":

@@ -137,7 +137,7 @@ def _encode(
 
 
 def variable_named(program: Program, name: str) -> Variable:
-    """Return the module variable with a C++ or PTX name. Raise LaunchError if no variable or several match."""
+    """Return the module variable with a C++ or PTX name. Raise LaunchError unless exactly one variable matches."""
     names = {var.name: shown_name(var) for var in program.variables if var.space in ("global", "const")}
     fitting = [ptx_name for ptx_name in names if ptx_name == name] or [
         ptx_name for ptx_name, known in names.items() if known == name or known.endswith(f"::{name}")
@@ -208,7 +208,7 @@ def _check_dtype(dtype: Any, type: str, place: str) -> None:
     if wanted is None or dtype.type is np.void or dtype.itemsize == 1 or dtype.kind == "c":
         return
     if dtype.itemsize != wanted.itemsize or (wanted.itemsize > 2 and (dtype.kind == "f") != (wanted.kind == "f")):
-        how = f"pass array.astype(numpy.{wanted}), or array.view(numpy.uint8) to pass the bytes unchanged"
+        how = f"pass array.astype(numpy.{wanted}) to convert the array, or array.view(numpy.uint8) to pass the bytes unchanged"
         raise LaunchError(f"{place}: the array's dtype must match the parameter {type}, got {dtype}: {how}")
 
 
@@ -350,7 +350,7 @@ def _map_arrays(arrays: list[_Array], memory: GlobalMemory) -> dict[int, int]:
 
 def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
     """Return the bytes of a structure that is passed by value."""
-    how = "pass Struct(...), bytes, or a NumPy scalar or structured array of that size"
+    how = f"pass a Struct, bytes, a NumPy scalar or a structured array of {parameter.bytes} bytes"
     try:
         known = isinstance(argument, (np.ndarray, np.generic)) and not argument.dtype.hasobject
         raw = argument.tobytes() if known else bytes(memoryview(argument).cast("B"))
@@ -369,7 +369,7 @@ def _structure(parameter: Parameter, argument: Any, place: str) -> bytes:
             f"if the array is a field of a structure, pass Struct(array)"
         )
     if len(raw) != parameter.bytes:
-        raise LaunchError(f"{place}: size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
+        raise LaunchError(f"{place}: the size must be {parameter.bytes} bytes, got {len(raw)}: {short_repr(argument)}")
     return raw
 
 
@@ -377,8 +377,8 @@ def _half(parameter: Parameter, type: str, value: float, place: str) -> bytes:
     """Return the bytes of a number for a parameter of type half or bfloat16."""
     if type not in ("__half", "__nv_bfloat16"):
         raise LaunchError(
-            f"{place}: the number must be a half or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
-            f"ml_dtypes.bfloat16({value!r}), on the command line float16:{value!r} or bfloat16:{value!r}"
+            f"{place}: the number must be a float16 or a bfloat16, got {value!r}: pass numpy.float16({value!r}) or "
+            f"ml_dtypes.bfloat16({value!r}); on the command line, write float16:{value!r} or bfloat16:{value!r}"
         )
     form = F16 if type == "__half" else BF16
     rounded = quantize(np.array([value], np.float64), form, "rn")

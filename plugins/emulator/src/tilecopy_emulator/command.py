@@ -1,4 +1,4 @@
-"""The command ``tilecopy emulate``. It runs a kernel of a PTX or CUDA C++ file without a GPU."""
+"""Run a kernel from a PTX or CUDA C++ file without a GPU, with the command ``tilecopy emulate``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _dim3(_: Any, __: Any, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,18}([,x][1-9][0-9]{0,18}){0,2}", text):
-        raise click.BadParameter(f"must be one to three positive integers, such as 32 or 32,8, got {short_repr(text)}")
+        raise click.BadParameter(f"sizes must be 1 to 3 positive integers, such as 32 or 32,8, got {short_repr(text)}")
     return tuple(int(part) for part in re.split("[,x]", text))
 
 
@@ -194,7 +194,7 @@ def emulate(  # noqa: C901, PLR0912 (one option of the command line after anothe
     file: Path, arguments: tuple[str, ...], entry: str | None, block: tuple[int, ...] | None, saves: list[tuple[str, Path]],
     values: list[tuple[str, Any]], target: str, options: tuple[str, ...], annotations: str | None, **launch: Any,
 ) -> Result:  # fmt: skip
-    """Run the kernel of a FILE without a GPU, and report hazards. FILE is PTX (``-``: standard input), or CUDA C++ if its name ends in .cu or .cuh.
+    """Run a kernel from FILE without a GPU, and report hazards. A .cu or .cuh FILE is CUDA C++; any other FILE is PTX; ``-`` is standard input.
 
     ARGUMENTS are in the order of the kernel's parameters: an integer, a float, null, FILE.npy, or a new array
     zeros|ones|arange|random:TYPE:SHAPE, such as arange:float32:64x64, full:TYPE:SHAPE:VALUE or randint:TYPE:SHAPE:LOW:HIGH. A structure

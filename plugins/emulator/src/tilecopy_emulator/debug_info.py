@@ -66,7 +66,7 @@ class SourceLocation:
             return self.file
 
     def text(self, sources: Mapping[str, str]) -> str:
-        """Return the text of the source line, from ``sources`` or the file, or "" if the file cannot be read."""
+        """Return the source line from ``sources`` or from the file. Return "" if the file cannot be read."""
         whole = sources.get(self.file)
         if whole is None:
             path = Path(self.file)
@@ -118,7 +118,7 @@ class LineTable:
         return self._files.setdefault(number, name) is name
 
     def strings(self, text: str) -> None:
-        """Add the body of ``.section .debug_str``, which contains function names."""
+        """Add the function names that the body of ``.section .debug_str`` contains."""
         label = ""
         for line in text.split("\n"):
             name, colon, rest = line.rpartition(":")
@@ -134,7 +134,7 @@ class LineTable:
         return label in self._names
 
     def loc(self, line: LineDirective, caller: SourceLocation | None) -> SourceLocation | None:
-        """Return the location of a ``.loc``, or None if the ``.file`` is missing. ``caller``: the call's location."""
+        """Return the location of a ``.loc``, or None if the ``.file`` is missing. ``caller``: location of the call."""
         file = self._files.get(line.file)
         if file is None:
             return None

@@ -162,7 +162,7 @@ def effect_of(opcode: tuple[str, ...]) -> Effect:
 
 @attrs.frozen
 class Modifiers:
-    """The parsed modifiers of an opcode that accesses memory. If there are several spaces or types, the first counts.
+    """The parsed modifiers of an opcode that accesses memory. Of several spaces or types, only the first is kept.
 
     ``space``: as in :class:`AccessKind`, or ""; ``order``: memory semantics, or ""; ``scope``: or ""; ``count``:
     elements of a vector, or 0; ``type``: of an element, or "" if no register has it; ``rest``: all others in order, without cache hints.
@@ -239,7 +239,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
     type, count = mods.type, mods.count or 1
     known = ("volatile", "mmio", "nc") if name == "ld" else ("volatile", "mmio")
     if type in ("", "pred", "f16x2", "bf16x2", "bf16") or any(part in _TYPES for part in mods.rest):
-        return f"{name} must have one type that memory can hold, such as .b32"
+        return f"{name} must have one type that memory can hold, such as .b32, got {'.'.join(opcode)}"
     unknown = [part for part in mods.rest if part not in known]
     if type == "b128":  # the type of its registers
         unknown += [f"v{count}"] if mods.count else []
@@ -248,7 +248,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
         return f"the modifier '.{unknown[0]}' is not supported"
     strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
     if strong != bool(mods.scope) or (volatile and strong):
-        return "a scope is required with .relaxed, .acquire and .release, and not allowed otherwise"
+        return "a scope must be present if and only if the access is .relaxed, .acquire or .release"
     element = REGISTER_BITS[type] // 8
     total, limit = element * count, 32 if element >= 4 and mods.space in ("global", "") else min(16, 4 * element)
     if total > limit:
@@ -291,7 +291,7 @@ def loads_somewhere(program: Program) -> bool:
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Return the bytes per shadow cell, 1 to 16, of shared and global memory. Each access covers only whole cells."""
+    """Return the shadow-cell sizes of shared and global memory, 1 to 16 bytes. Each access covers only whole cells."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)

@@ -43,7 +43,7 @@ class EmulatorExecutor:
             self._options[name] = function
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return None, because the emulator can run every kernel."""
+        """Return None. The emulator is available for every kernel."""
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
@@ -54,7 +54,7 @@ class EmulatorExecutor:
         self, kernel: BuiltKernel, arguments: Sequence[Any], *, grid: Sequence[int] | int | None = None,
         stream: Any = None,
     ) -> Report:  # fmt: skip
-        """Run a kernel. It changes host arrays (NumPy, or CPU arrays with DLPack) in place. ``stream`` has no effect.
+        """Run a kernel. The kernel changes NumPy arrays and CPU arrays with DLPack in place. ``stream`` has no effect.
 
         Raises:
             LaunchError: an argument does not fit its parameter, the stream is not valid, or the grid is too large.
@@ -79,7 +79,7 @@ class EmulatorExecutor:
         if (ctas := prod(host.binding.grid)) > MOST_CTAS:
             raise BudgetError(
                 f"kernel {kernel.name}: the emulator runs at most {MOST_CTAS} CTAs in one launch, got {ctas}: "
-                "launch a smaller grid, or run it on a GPU"
+                "launch a smaller grid, or run the kernel on a GPU"
             )
         program, memory = parse(kernel.ptx), GlobalMemory()
         addresses = {

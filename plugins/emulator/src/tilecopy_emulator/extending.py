@@ -87,7 +87,7 @@ __all__ += ["start_copy", "width_of", "writer"]
 
 
 def arithmetic(*forms: Form) -> dict[str, Handler]:
-    """Return the handlers of instructions that use only registers. Describe each instruction by :func:`form`.
+    """Return the handlers of instructions that use only registers. Describe each instruction with :func:`form`.
 
     For example ``arithmetic(form("acme.avg", "u32 u64", "t = t t", lambda mode: lambda a, b: (a & b) + ((a ^ b) >> 1)))``: the opcode with
     its modifiers, the types, the roles of results and operands, and a function from the mode to a function of unsigned NumPy arrays.
@@ -122,7 +122,7 @@ def check_global(machine: Machine, lane: int, address: Any, size_bytes: int) -> 
 def start_copy(
     machine: Machine, lane: int, size_bytes: int, *, to: tuple[str, Any], source: tuple[str, Any], mbarrier: Any = None
 ) -> None:
-    """Start a bulk copy for one lane.
+    """Start a bulk copy that one lane issues.
 
     Args:
         machine: the machine whose step calls this.

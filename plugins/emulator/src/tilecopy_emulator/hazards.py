@@ -25,7 +25,7 @@ COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
 
 @attrs.frozen
 class ReportedAccess:
-    """A frozen record of an instruction that a hazard's message shows, usually a memory access.
+    """A frozen record of an instruction in a hazard's message. Most of these instructions access memory.
 
     Attributes:
         thread: the name of the thread that executes it.
@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the first hazard as an exception. Its ``others`` and notes have one hazard for each other cause."""
+    """Return the first hazard as an exception. Its ``others`` and its notes have one hazard per further cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:

@@ -1,4 +1,4 @@
-"""The handler of ``mma.sync``, a warp's product of dense matrices. An entry point registers the handler.
+"""The handler of ``mma.sync``: a warp multiplies dense matrices. An entry point registers the handler.
 
 The fragments are those of PTX ISA 9.7.15.5, with one rule for all shapes. :mod:`.opcodes.products` has the rule, and explains
 the rounding of sums. Sparse and block-scaled products, and ``m8n8k4`` of f16, are not supported.
@@ -26,10 +26,10 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     types = [part for part in opcode[4:] if part in ELEMENT_BITS]
     modifiers = {part for part in opcode[4:] if part not in ELEMENT_BITS}
     if shape is None or len(types) != 4 or not modifiers <= _MODIFIERS:
-        raise refuse(instruction, "this form of mma is not supported")
+        raise refuse(instruction, f"mma is not supported with .{'.'.join(opcode[1:])}")
     m, n, k = map(int, shape.groups())
     if k * ELEMENT_BITS[types[1]] < (256 if types[1] == "f64" else 128):  # m8n8k4 of f16, by quarters of a warp
-        raise refuse(instruction, "this form of mma is not supported")
+        raise refuse(instruction, f"mma is not supported with shape {opcode[3]} and type .{types[1]}")
     demand_count(instruction, 4)
     result, a, b, c = total(m, n, types[0]), operand(m, k, types[1]), operand(n, k, types[2]), total(m, n, types[3])
     names = names_of(instruction.operands[0], result.registers, instruction)

@@ -80,7 +80,7 @@ class TensorAddress:
 
 @attrs.frozen
 class Braces:
-    """A braced operand: ``{%r0, %r1}``. An unused element is ``_``."""
+    """An operand in braces: ``{%r0, %r1}``. An unused element is ``_``."""
 
     items: tuple[str, ...]
 
@@ -255,11 +255,11 @@ class Program:
 
 @lru_cache(maxsize=32)
 def spaces_of(program: Program) -> dict[str, str]:
-    """Return a dictionary from the names of a program's variables and parameters to the state spaces."""
+    """Return a dictionary from the names of a program's variables and parameters to their state spaces."""
     variables = {variable.name: variable.space for variable in program.variables}
     return dict.fromkeys((parameter.name for parameter in program.parameters), "param") | variables
 
 
 def refuse(instruction: Instruction, why: str) -> UnsupportedPtxError:
-    """Return the error for an instruction that is not supported or not PTX."""
+    """Return the error for an instruction that is not supported or is not PTX."""
     return UnsupportedPtxError(f"'{instruction.text}': {why}", instruction.line)

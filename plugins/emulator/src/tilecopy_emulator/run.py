@@ -305,7 +305,7 @@ def _place_variables(
             try:
                 data = np.zeros(variable.bytes, np.uint8)
             except MemoryError as error:
-                raise MemoryError(f"the variable {variable.name} of {variable.bytes} bytes") from error
+                raise MemoryError(f"the variable {variable.name} needs {variable.bytes} bytes") from error
             value = values.get(variable.name, variable.data)
             if value is not None:
                 data[: len(value)] = np.frombuffer(value, np.uint8)
@@ -357,7 +357,7 @@ def _dtype_of(type: str) -> np.dtype[Any]:
 def _blocks(grid: Dim3, cluster: Dim3) -> NDArray[np.int64]:
     """Return the ids of all CTAs, cluster after cluster, rank 0 first (x fastest)."""
     if prod(cluster) > MAX_CLUSTER:
-        raise LaunchError(f"cluster must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)} in {cluster}")
+        raise LaunchError(f"cluster {cluster} must have at most {MAX_CLUSTER} CTAs, got {prod(cluster)}")
     z, y, x = (np.arange(extent) for extent in reversed(grid))
     ids = np.stack(np.meshgrid(z, y, x, indexing="ij"), axis=-1).reshape(-1, 3)[:, ::-1]
     if cluster == (1, 1, 1):

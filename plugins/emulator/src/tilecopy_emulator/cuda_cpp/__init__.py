@@ -1,4 +1,4 @@
-"""CUDA C++ on the emulator. :func:`run_cuda` compiles a kernel by NVRTC and runs the resulting PTX."""
+"""CUDA C++ on the emulator. :func:`run_cuda` compiles a kernel with NVRTC and runs the resulting PTX."""
 
 from .compiler import compile_cuda, run_cuda
 

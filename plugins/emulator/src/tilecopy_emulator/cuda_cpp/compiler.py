@@ -1,4 +1,4 @@
-"""The compilation of CUDA C++ to PTX with line information, by NVRTC. :func:`run_cuda` also runs the kernel."""
+"""The compilation of CUDA C++ with NVRTC. The PTX has line information. :func:`run_cuda` also runs the kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_cuda(
     source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
     options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
 ) -> Report:  # fmt: skip
-    """Compile a CUDA C++ kernel by NVRTC and run it without a GPU. Hazard messages name lines of the source.
+    """Compile a CUDA C++ kernel with NVRTC and run it without a GPU. Hazard messages name lines of the source.
 
     Args:
         source: CUDA C++. It can include headers of the CUDA runtime, CUB, libcu++ and CUTLASS if their wheels
@@ -125,7 +125,7 @@ def compile_cuda(
 
 @attrs.frozen
 class _Unit:
-    """The input of a compilation by NVRTC.
+    """The input of a compilation with NVRTC.
 
     ``file``: the path of the file; ``text``: the part of it that is compiled, with the line numbers of the file;
     ``options``: of NVRTC; ``headers``: headers in memory by name; ``written``: the original file, with the name "",
@@ -189,8 +189,8 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         hosts = {name: hosts[name] | more[name] for name in files}
     gone = sorted(hosts[""], key=lambda decl: decl.start)
     parts = {
-        "left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
-        "left out, because the headers were not found": [f"#include <{header}>" for header in missing],
+        "declarations left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
+        "lines left out, because the headers were not found": [f"#include <{header}>" for header in missing],
     }
     notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
@@ -358,7 +358,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
 
 
 def run_nvcc(source: str, path: Path, target: str, options: Sequence[str]) -> _Compiled:
-    """Compile a whole file by nvcc. If nvcc is not installed, return a log that says so."""
+    """Compile a whole file with nvcc. If nvcc is not installed, return a log that says so."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return _Compiled("", "nvcc is not installed: install it to compile a file with host code")

@@ -1,4 +1,4 @@
-"""Standard headers for NVRTC, which has none. Each header is a file of this package, a libcu++ header, or empty.
+"""The standard headers that NVRTC lacks. Each header is a file of this package, a libcu++ header, or empty.
 
 They are passed in memory. NVRTC has ``printf``, ``assert``, ``malloc``, ``memcpy`` and the functions of ``<math.h>`` built in, and
 libcu++ has the parts of C++ that kernels can use. The rest is only for the host.
@@ -71,7 +71,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return the text to use for a missing header: the 16-bit types for cuBLAS or PyTorch, else an empty string."""
+    """Return a replacement for a missing header: 16-bit types for a cuBLAS or PyTorch header, else an empty text."""
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 

@@ -44,7 +44,7 @@ class CppToken:
 
     @property
     def end(self) -> int:
-        """The offset in the text of the character after the token."""
+        """The offset of the first character after the token."""
         return self.start + len(self.text)
 
 
@@ -69,13 +69,13 @@ class Declaration:
     member: bool = False
 
     def has(self, *words: str) -> bool:
-        """Return True if the declaration, without the body, contains one of ``words``."""
+        """Return True if the declaration contains one of ``words`` before its body."""
         return any(token.text in words for token in self.head)
 
 
 @attrs.frozen
 class SourceFile:
-    """A parsed CUDA C++ file. It has the declarations outside function bodies, also in namespaces and classes.
+    """A parsed CUDA C++ file: its declarations outside function bodies, including those in namespaces and classes.
 
     ``text``: as written; ``tokens``: without spaces and comments; ``declarations``: in order; a class comes after its
     members; ``fault``: the reason why the declarations cannot be parsed (a bracket that is not closed), or "".
@@ -108,7 +108,7 @@ def tokens_of(text: str) -> tuple[CppToken, ...]:
 
 
 def marker_macros(files: Iterable[str]) -> frozenset[str]:
-    """Return the qualifiers of device code, such as ``__device__``, and the macros that expand to a qualifier."""
+    """Return the device-code qualifiers, such as ``__device__``, and the macros that expand to such a qualifier."""
     defined = [
         (line[1], set(re.findall(r"\w+", line[2])))
         for text in files
@@ -133,7 +133,7 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
 
 
 def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
-    """Return a file's text with some declarations replaced by spaces. Line numbers and preprocessor lines stay."""
+    """Return a file's text with some declarations replaced by spaces. Line numbers do not change."""
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
     for declaration in sorted(left_out, key=lambda declaration: declaration.start):
@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Return True if a file, outside ``#if``, has a host function or includes a missing header, so that NVRTC fails."""
+    """Return True if NVRTC fails: the file has a host function, or includes a missing header, outside ``#if``."""
     functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line. For the use of a macro, add the macro's other uses."""
+    """Return the innermost host declaration at each line. If it is a use of a macro, also return the other uses."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]
@@ -235,7 +235,7 @@ class _Reader:
     def declarations(self, depth: int = 0) -> None:
         """Parse declarations up to the end of the file, or up to the brace that closes a namespace or a class."""
         if depth > _MOST_DEEP:
-            raise _UnclosedError(f"namespaces and classes must be nested at most {_MOST_DEEP} deep")
+            raise _UnclosedError(f"namespaces and classes must be nested at most {_MOST_DEEP} levels deep")
         while self.at < len(self.tokens):
             text = self.tokens[self.at].text
             if text == "}":
@@ -257,7 +257,7 @@ class _Reader:
                 stack.append(_CLOSERS[text])
                 if len(stack) > _MOST_DEEP:
                     raise _UnclosedError(
-                        f"the brackets in line {self._line(opening.start)} must be nested at most {_MOST_DEEP} deep"
+                        f"the brackets in line {self._line(opening.start)} must be nested at most {_MOST_DEEP} levels deep"
                     )
             elif text in (")", "]", "}"):
                 if stack.pop() != text:

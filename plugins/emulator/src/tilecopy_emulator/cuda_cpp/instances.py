@@ -15,7 +15,7 @@ _TYPE_WORD = re.compile(
 
 
 def launched_instances(file: SourceFile) -> dict[str, list[str]]:
-    """Return, for each kernel template, the instances that host code launches, such as ``["scale<float, 4>"]``.
+    """Return a dictionary from kernel template to launched instances, such as ``{"scale": ["scale<float, 4>"]}``.
 
     Names of constants and of template arguments of the launching function are replaced by their values, if the file
     has them. A template whose parameters all have default arguments is launched as ``name<>``.
@@ -113,7 +113,7 @@ def _known_outside(file: SourceFile, arguments: Sequence[CppToken]) -> bool:
 
 
 def template_parameters(function: Declaration) -> dict[str, bool]:
-    """Return the names of a function's template parameters, each with True if the parameter has a default argument."""
+    """Return a dictionary from template parameter to True if the parameter has a default argument, else False."""
     parameters, depth, name, default = dict[str, bool](), 0, "", False
     for token in function.head[1:] if function.head and function.head[0].text == "template" else ():
         depth += (token.text in ("<", "(")) - (token.text in (">", ")"))

@@ -1,4 +1,4 @@
-"""The directories of CUDA C++ headers, and precompiled headers, so that a process parses each header only once.
+"""The directories of CUDA C++ headers. A process precompiles headers, and so parses each header only once.
 
 NVRTC saves the parsed headers at the top of a source in a precompiled header. A later source of the same process
 that begins with the same directives uses it.
@@ -48,7 +48,7 @@ def precompiled_headers() -> list[Path]:
 
 
 def precompiling(source: str, headers: Mapping[str, str], nvrtc: Any) -> list[str]:
-    """Return the NVRTC options that use or create a precompiled header for a source, or [] if NVRTC cannot create one.
+    """Return NVRTC options that use or create a precompiled header for a source. Return [] if NVRTC cannot create one.
 
     NVRTC does not check whether headers of a directory or in memory have changed, but it compares its options: one of
     them has a digest of the headers that may change.

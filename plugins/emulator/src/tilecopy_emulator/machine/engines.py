@@ -63,7 +63,7 @@ class Engines:
         self.bulk_committed = np.zeros(machine.units, np.int64)
 
     def expand(self, copies: int, unit: int, shift: int) -> dict[tuple[int, int], Operation]:
-        """Replicate the operations for every cluster. Return a dictionary: (old number, cluster) -> new operation."""
+        """Copy the operations to every cluster. Return a dictionary from (old number, cluster) to the new operation."""
         machine = self.machine
         size = machine.shared.size
         ctas = machine.unit_ctas // copies
@@ -127,7 +127,7 @@ class Engines:
         return clones
 
     def start(self, kind: str, lane: int, complete: Callable[[Operation], None], lack: str, **rest: Any) -> Operation:
-        """Create an operation that one lane issues. First check the accesses; afterwards call :meth:`begin`."""
+        """Create an operation that one lane issues. Check the accesses first, and call :meth:`begin` afterwards."""
         launch = self.machine.launch
         launch.operations += 1
         launch.version += 1
@@ -145,7 +145,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Record that an operation has completed. Later race checks treat its accesses as accesses of ``actor``."""
+        """Complete an operation in shadow memory. Its accesses then count as those of ``actor``, a lane or an mbarrier."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -179,7 +179,7 @@ class Engines:
         return barrier
 
     def complete_oldest(self) -> bool:
-        """Complete the oldest operation, because no thread can run. Return False if no operation is in flight."""
+        """Complete the oldest operation. Return False if no operation is in flight."""
         if self.pending:
             operation = self.pending.pop(0)
             at, self.machine.at = self.machine.at, operation.at
@@ -285,7 +285,7 @@ class Engines:
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
-        """Execute ``cp.async``. On completion, ``fetch(rows)`` returns the bytes to write, of shape (rows, C, size)."""
+        """Execute ``cp.async``. On completion, ``fetch(rows)`` returns the bytes, of shape (rows, clusters, size)."""
         machine = self.machine
         shared = machine.shared
         index = machine.index(lanes)
@@ -300,7 +300,7 @@ class Engines:
         self.committed[lanes] += 1
 
     def wait(self, lanes: Lanes, newest: int) -> None:
-        """Execute ``cp.async.wait_group``. At most ``newest`` groups stay pending; -1 stands for ``wait_all``."""
+        """Execute ``cp.async.wait_group``. The last ``newest`` groups may stay pending; -1 stands for ``wait_all``."""
         machine = self.machine
         if not self.copies:
             return
@@ -430,7 +430,7 @@ class Engines:
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """Execute ``cp.async.bulk.wait_group``. Complete all but ``newest`` groups, or only the groups' reads."""
+        """Execute ``cp.async.bulk.wait_group``, also with ``.read``. The last ``newest`` groups may stay pending."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

@@ -278,7 +278,7 @@ class Machine(Memories):
         raise AssertionError("nobody waits")
 
     def expand(self) -> None:
-        """Replace the one cluster that represents all clusters of the batch by the threads of every cluster."""
+        """Execute each cluster of the batch separately from now on. Until now, one cluster represented all of them."""
         copies, unit = self.copies, self.units
         if copies == 1:
             raise AssertionError("a single cluster cannot diverge")

@@ -104,11 +104,11 @@ class Mbarriers:
                 )  # fmt: skip
 
     def actor(self, barrier: Mbarrier) -> int:
-        """Return the number that identifies an mbarrier's completed operations in the stamps of shadow memory."""
+        """Return the number by which shadow memory identifies the completed operations of an mbarrier."""
         return BARRIER_ACTOR | (barrier.place // self.machine.shared.size * BARRIER_COLUMNS + barrier.column)
 
     def name_of_actor(self, actor: int) -> str:
-        """Describe, for a message, the asynchronous operation that ``actor`` identifies in stamps."""
+        """Return a description of the asynchronous operation that has the number ``actor`` in shadow memory."""
         home, column = barrier_of(actor)
         if (home, column) in self.products:
             return "a wgmma.mma_async that wgmma.wait_group completed"
@@ -118,7 +118,7 @@ class Mbarriers:
         return "an asynchronous copy counted by an mbarrier"
 
     def new_column(self, cta: int) -> int:
-        """Allocate a column in the vector clocks of a CTA, for example for an mbarrier."""
+        """Allocate an index in a CTA's vector clocks, for example for an mbarrier."""
         number = self.next_column.get(cta, 0)
         self.next_column[cta] = number + 1
         return min(number, BARRIER_COLUMNS - 1)
@@ -186,7 +186,7 @@ class Mbarriers:
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
-            why = "was invalidated" if place in self.dead else "is not an initialised mbarrier"
+            why = "was invalidated" if place in self.dead else "must be initialised with mbarrier.init before this use"
             machine.hazard("mbarrier", f"{shared.where(place)} {why}", lanes, int(positions[0]))
         members = machine.index(lanes)[positions]
         new = barrier.used[members] == 0
@@ -224,7 +224,7 @@ class Mbarriers:
         self, lanes: Lanes, places: Any, counts: Any, *, tx: Any = None, drop: bool = False,
         no_complete: bool = False, relaxed: bool = False, cluster: bool = False,
     ) -> Any:  # fmt: skip
-        """Execute an arrival per lane, after expect_tx if ``tx`` is given. Return the state before each arrival."""
+        """Execute expect_tx if ``tx`` is given, then one arrival per lane. Return the state before each arrival."""
         machine = self.machine
         index = machine.index(lanes)
         tokens = np.zeros(len(index), np.uint64)
@@ -291,10 +291,10 @@ class Mbarriers:
         elif cluster:
             barrier.far = join([barrier.far, clock])
         else:
-            barrier.narrow = f"scope .cta of the arrival of {machine.name_of(int(members[0]))} does not include the CTA of {barrier.name}"
+            barrier.narrow = f"the arrival of {machine.name_of(int(members[0]))} has scope .cta, but {barrier.name} is in another CTA"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute an asynchronous operation's arrival, which releases the issuing lane's ``clock`` at cluster scope."""
+        """Execute an asynchronous operation's arrival. It releases the issuing lane's vector clock at cluster scope."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -362,7 +362,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of running lanes (None: all).
+        """Execute a wait. Return a mask of lanes whose phase is complete and a mask of running lanes (None: all lanes).
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.
@@ -420,7 +420,7 @@ class Mbarriers:
                 if not cluster and barrier.done_far.rows:
                     for lane in passed.tolist():
                         machine.flags.narrow[lane] = (
-                            f"scope .cta of the wait on {barrier.name} does not include other CTAs"
+                            f"the wait on {barrier.name} has scope .cta, so it does not include other CTAs"
                         )
                 if barrier.narrow:
                     for lane in passed.tolist():
@@ -442,8 +442,8 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        name, what = barrier.name, "is not a state that mbarrier.arrive returned"
-        self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: 0x{int(tokens[i]):x} {what}", lanes, at)
+        name, what = barrier.name, "the wait must use a state that mbarrier.arrive returned"
+        self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: {what}, got 0x{int(tokens[i]):x}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
         what = f"the wait must be for phase {barrier.phase} or the previous phase"
         say = lambda i: f"{name}: {what}, got phase {int(phases[i])}"  # noqa: E731
@@ -451,7 +451,7 @@ class Mbarriers:
         return phases
 
     def time_out(self) -> bool:
-        """Let suspended waits fail. Return False if no wait is suspended, or if nothing changed since the last call."""
+        """Let suspended waits time out. Return False if none is suspended, or nothing changed since the last call."""
         machine = self.machine
         if self.timed_out == machine.launch.version:
             return False
@@ -466,7 +466,7 @@ class Mbarriers:
         return True
 
     def states(self) -> str:
-        """Return the states of all mbarriers as text for a message."""
+        """Return a text with the states of up to four mbarriers, or "" if there are no mbarriers."""
         shown = [str(barrier) for barrier in self.objects.values()]
         return f" ({'; '.join(shown[:4])})" if shown else ""
 

@@ -28,7 +28,7 @@ class GlobalAccesses(ShadowedMemory):
         self.arrays = machine.launch.memory.arrays
 
     def spread(self, lanes: Lanes, addresses: Any) -> Any:
-        """Broadcast addresses to a row per lane and a column per cluster of the batch."""
+        """Broadcast addresses to one row per lane and one column per cluster of the batch."""
         shape = (self.machine.size(lanes), self.machine.copies)
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 

@@ -36,34 +36,34 @@ class LocalMemory:
             self.blank = np.tile(self.blank, (copies, 1))
 
     def where(self, offset: int) -> str:
-        """Return the name of a byte for a message, such as ``x byte 4``."""
+        """Return the name that messages use for a byte, such as ``x byte 4``."""
         symbols = self.machine.launch.symbols.items()
         before = ((at, name) for name, (space, at) in symbols if space == "local" and at <= offset)
         start, name = max(before, default=(0, "local"))
         return f"{name} byte {offset - start}"
 
     def allot(self, lanes: Lanes, sizes: Any, align: int) -> Any:
-        """Allocate bytes on each thread's stack (``alloca``), and return their start addresses."""
+        """Execute ``alloca``: allocate bytes on each thread's stack, and return their start addresses."""
         machine, index = self.machine, self.machine.index(lanes)
         sizes = machine.uniform(sizes, lanes)
         start = -(-self.top[index] // align) * align
         bad, free = sizes > (self.size - start).astype(np.uint64), self.size - start
-        machine.hazard_where(bad, "bounds", lambda i: f"alloca bytes must be at most {free[i]}, got {sizes[i]}", lanes)
+        machine.hazard_where(bad, "bounds", lambda i: f"alloca must fit in {free[i]} bytes, got {sizes[i]}", lanes)
         self.top[index] = start + sizes.astype(np.int64)
         return start
 
     def give_back(self, lanes: Lanes, tops: Any) -> None:
-        """Free the bytes of the stack above an address (``stackrestore``)."""
+        """Execute ``stackrestore``: free the stack's bytes from an address upward."""
         machine, index = self.machine, self.machine.index(lanes)
         tops = machine.uniform(tops, lanes).astype(np.int64)
         bad = (tops < self.bottom) | (tops > self.top[index])
-        machine.hazard_where(bad, "bounds", "stackrestore must get an address that stacksave returned", lanes)
+        machine.hazard_where(bad, "bounds", lambda i: f"stackrestore must use a stacksave result, got {tops[i]}", lanes)
         if self.written is not None:
             self.written[index] &= np.arange(self.size) < tops[:, None]
         self.top[index] = tops
 
     def place(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return the local-memory offsets of an access's bytes, of shape (n, access.bytes), after alignment and bounds checks."""
+        """Check an access to local memory. Return the offsets of its bytes as an array of shape (n, access.bytes)."""
         machine = self.machine
         if self.data is None:
             self.data = np.zeros((machine.units, machine.copies, self.size), np.uint8)
@@ -78,7 +78,7 @@ class LocalMemory:
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        end = f"is not inside one variable; local memory has {self.size} bytes"
+        end = f"must be in bounds of one variable; local memory has {self.size} bytes"
         say = lambda at: f"an access of {access.bytes} bytes at {self.where(int(offsets[at]))} {end}"  # noqa: E731
         machine.hazard_where(bad, "bounds", say, lanes)
         return offsets[:, None] + np.arange(access.bytes)

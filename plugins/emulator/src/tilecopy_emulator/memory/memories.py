@@ -1,4 +1,4 @@
-"""Loads, stores and atomics. The state space is that of the opcode, or that of each lane's generic address."""
+"""Loads, stores and atomics. The opcode names the state space. If it does not, each lane's generic address does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Memories(Registers):
         self.maps = TensorMaps(self.globals)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Return the loaded bytes, of shape ``(n or 1, C or 1, access.bytes)``, after all checks of the access."""
+        """Check an access. Return the loaded bytes as an array of shape ``(n or 1, clusters or 1, access.bytes)``."""
         raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
             (who, origins), self.unwritten = self.unwritten[0], []
@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Mark a load's registers as poison. ``byte_origins``: the origin of each undefined byte, 0 if defined."""
+        """Mark a load's registers as poison. ``byte_origins``: the origin of each undefined byte, else 0."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):
@@ -77,7 +77,7 @@ class Memories(Registers):
         return self._memory_of(access.space).load(lanes, access, addresses)
 
     def store(self, lanes: Lanes, access: AccessKind, addresses: Any, raw: Any, origins: Any = None) -> None:
-        """Write bytes after all checks of the access. ``origins`` has shape (n, access.bytes), 0 for defined bytes."""
+        """Check an access, and write bytes. ``origins`` has shape (n, access.bytes) and is 0 for defined bytes."""
         if access.space != "":
             self._memory_of(access.space).store(lanes, access, addresses, raw, origins)
             return
@@ -134,7 +134,7 @@ class Memories(Registers):
 
     def _of_space(self, lanes: Lanes, access: AccessKind, addresses: Any, kind: int) -> tuple[Any, AccessKind, Any]:
         if kind == 3:
-            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is in no state space", lanes)
+            self.hazard("bounds", f"the generic address 0x{int(addresses.flat[0]):x} is not in any state space", lanes)
         space = ("global", "shared::cluster", "local")[kind]
         return lanes, attrs.evolve(access, space=space), addresses & np.uint64(0xFFFFFFFF) if kind else addresses
 

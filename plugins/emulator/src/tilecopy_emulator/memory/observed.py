@@ -1,4 +1,4 @@
-"""The events that an observer of a run gets: each memory access of a thread, and each transfer of a copy engine."""
+"""The events that an observer of a run receives: each memory access of a thread, and each transfer of a copy engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AccessEvent:
 
 @attrs.frozen(eq=False)
 class TransferEnd:
-    """The source or the destination of a transfer, with an offset per piece.
+    """The source or the destination of a transfer. Each piece of the transfer has an offset.
 
     Attributes:
         space, array, ctas, offsets: as in :class:`AccessEvent`, one per piece.
@@ -60,7 +60,7 @@ class TransferEnd:
 
 @attrs.frozen(eq=False)
 class Transfer:
-    """A transfer that an instruction starts (``cp.async``, bulk and tensor copies, ``tcgen05.cp``), reported when it is issued.
+    """A transfer by ``cp.async``, a bulk or tensor copy, or ``tcgen05.cp``, reported when the instruction is issued.
 
     Attributes:
         line: of the PTX text, from 1.
@@ -95,7 +95,7 @@ class _Located:
     offsets: Any
 
     def side(self, chosen: Any) -> TransferEnd:
-        """Return the source or destination with the pieces in ``chosen``, which must all be in one array."""
+        """Return the source or destination with the pieces in ``chosen``. All these pieces must be in one array."""
         return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )
@@ -134,7 +134,7 @@ def _instruction(machine: Registers) -> tuple[int, str]:
 
 
 def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: Any) -> None:
-    """Call the observer for an access of lanes. ``raw`` has shape ``(n or 1, clusters or 1, bytes)``."""
+    """Call the observer for an access by lanes. ``raw`` has shape ``(n or 1, clusters or 1, bytes)``."""
     index, size = machine.index(lanes), raw.shape[2]
     threads = machine.grid_thread[index].ravel()
     places = _locate(machine, where, threads)

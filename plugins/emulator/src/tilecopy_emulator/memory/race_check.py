@@ -116,7 +116,7 @@ class ShadowedMemory:
         self.machine, self.cell, self._judge_access, self._whole_grid = machine, cell, judge, whole_grid
 
     def cells_from(self, places: Any, size: int) -> tuple[Any, int]:
-        """Return the shadow cells of accesses, flat, and the number of cells per access. ``places``: byte offsets."""
+        """Return a flat array of the shadow cells at byte offsets ``places``, and the number of cells per access."""
         first = places // self.cell
         count = max(1, size // self.cell)
         return (first, 1) if count == 1 else ((first[:, None] + np.arange(count)).ravel(), count)
@@ -156,7 +156,7 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Record the instruction of an access that a race query looks for: the current one, or the copy at ``copy``.
+        """Record the instruction that a race query looks for: the current instruction, or the copy at ``copy``.
 
         When the query was made, one lane of the machine may have stood for many.
         """
@@ -315,21 +315,21 @@ def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> s
     cta, size = machine.threads, machine.threads * machine.cluster_size
     near, clustered = mine // cta == other // cta, mine // size == other // size
     if scope:
-        return f"scope .{'cta' if near else 'cluster' if clustered else 'gpu'} or wider for both accesses"
+        return f"use scope .{'cta' if near else 'cluster' if clustered else 'gpu'} or wider for both accesses"
     if near and mine % cta // 32 == other % cta // 32:
         return "__syncwarp() (bar.warp.sync) or __syncthreads() (bar.sync) between the two accesses"
     if near:
         return "__syncthreads() (bar.sync) between the two accesses"
     if clustered:
         return "a barrier of the cluster (barrier.cluster) between the two accesses"
-    return "release a flag after the first access and acquire it before the second, both with scope .gpu; or grid.sync(); or two launches"
+    return "release a flag after the first access and acquire it before the second, both with scope .gpu; or call grid.sync() between them; or use two launches"
 
 
 def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """Raise the hazard of an access to bytes of an operation in flight. ``cell``: a shared-memory cell, or -1."""
+    """Raise the hazard of an access to bytes of an operation in flight. ``cell``: its shared-memory cell, else -1."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")

@@ -63,7 +63,7 @@ class SharedMemory(ShadowedMemory):
         }
 
     def place(self, lanes: Lanes, addresses: Any, size: int, *, remote: bool = False, aligned: int = 0) -> Any:
-        """Return the offsets of accesses in the batch's shared memory, after checks of window, alignment, bounds and lifetime."""
+        """Check window, alignment, bounds and lifetime of accesses. Return offsets in the batch's shared memory."""
         machine = self.machine
         values = machine.uniform(addresses, lanes).astype(np.int64)
         index = machine.index(lanes)
@@ -160,11 +160,11 @@ class SharedMemory(ShadowedMemory):
                 )  # fmt: skip
 
     def where(self, place: int, size: int = 1) -> str:
-        """Return a name for bytes of the batch's shared memory, such as ``tile bytes 4 to 7``, for a message."""
+        """Return the name that messages use for bytes of the batch's shared memory, such as ``tile bytes 4 to 7``."""
         return self.where_offset(place % self.size, size)
 
     def where_offset(self, offset: int, size: int = 1) -> str:
-        """Return a name for the bytes at an offset in a CTA's shared memory, for a message."""
+        """Return the name that messages use for the bytes at an offset in a CTA's shared memory."""
         owner = int(self.owner[offset]) if 0 <= offset < self.size else -1
         if owner < 0:
             return f"shared byte {offset}"
@@ -252,7 +252,7 @@ class SharedMemory(ShadowedMemory):
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check that a read is ordered after the writes of the bytes. ``loads``: only record unwritten bytes."""
+        """Check that a read is ordered after the writes of the bytes. ``loads``: unwritten bytes are only recorded."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -306,7 +306,7 @@ class SharedMemory(ShadowedMemory):
             )  # fmt: skip
 
     def fetch(self, places: Any, size: int) -> Any:
-        """Return the bytes at offsets in the batch's shared memory, of shape (n, C, size)."""
+        """Return the bytes at offsets in the batch's shared memory as an array of shape (n, clusters, size)."""
         if size > 16:
             return np.concatenate([self.fetch(places + part, 16) for part in range(0, size, 16)], axis=2)
         words = self.data.view(WORDS[size])
@@ -317,7 +317,7 @@ class SharedMemory(ShadowedMemory):
         return elements.view(np.uint8).reshape(len(places), words.shape[1], size)
 
     def put(self, places: Any, raw: Any) -> None:
-        """Write bytes at offsets in the batch's shared memory. The bytes must be broadcastable to (n, C, size)."""
+        """Write bytes at offsets in the batch's shared memory. Their shape must broadcast to (n, clusters, size)."""
         size = raw.shape[2]
         if size > 16:
             for part in range(0, size, 16):

@@ -111,7 +111,7 @@ class TensorMap:
         rank = len(items_of(self.sizes) or ())
         fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
         hold("sizes", fits, "one to five extents from 1 to 2**31")
-        rule = "one stride per dimension except the innermost, each a multiple of 16 below 2**40"
+        rule = "one stride per dimension except the innermost, each below 2**40 and a multiple of 16 bytes"
         hold("strides_bytes", among("strides_bytes", rank - 1, 0, (1 << 40) - 1, 16), rule)
         hold("box", among("box", rank, 1, 256), "one extent from 1 to 256 per dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
@@ -123,7 +123,7 @@ class TensorMap:
             object.__setattr__(self, "element_strides", (1,) * rank)
         hold("element_strides", among("element_strides", rank, 1, 8), "one integer from 1 to 8 per dimension")
         hold("fill", isinstance(self.fill, str) and self.fill in FILLS, f"one of {', '.join(FILLS)}")
-        hold("fill", self.fill == "zero" or self.element[0] in "fb", f"'zero' for elements of type {self.dtype}")
+        hold("fill", self.fill == "zero" or self.element[0] in "fb", f"'zero', because {self.dtype} has no NaN")
 
     @property
     def element(self) -> str:
@@ -137,7 +137,7 @@ class TensorMap:
 
     @property
     def span_bytes(self) -> int:
-        """The bytes from one row of the box to the next in shared memory."""
+        """The distance in bytes between consecutive rows of the box in shared memory."""
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
     def fill_bytes(self, count: int) -> Any:
@@ -146,7 +146,7 @@ class TensorMap:
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
     def encode(self, address: int | None = None) -> bytes:
-        """Return the 128 bytes of the map.
+        """Return the map as 128 bytes.
 
         Args:
             address: of the array, if the map has an array for its address.
@@ -165,7 +165,7 @@ class TensorMap:
 
 
 def tensor_map(*fields: Any, **named: Any) -> bytes:
-    """Return the emulator's 128 bytes of a tensor map. Call this function instead of ``cuTensorMapEncodeTiled``.
+    """Return a tensor map as 128 bytes for the emulator. Call this function instead of ``cuTensorMapEncodeTiled``.
 
     Raises:
         LaunchError: a field exceeds a limit of tensor maps; the message names the argument, the value and the rule.
@@ -174,7 +174,7 @@ def tensor_map(*fields: Any, **named: Any) -> bytes:
 
 
 def encode_map(facts: Any) -> bytes:
-    """Return the bytes of a tensor map from an object with the attributes of a :class:`TensorMap`."""
+    """Return a tensor map as 128 bytes from an object with the attributes of a :class:`TensorMap`."""
     return TensorMap(*(getattr(facts, field.name) for field in attrs.fields(TensorMap))).encode()
 
 
@@ -210,7 +210,7 @@ class TensorMaps:
         """Address of a map -> its acquire fences: thread, time and clock."""
 
     def read(self, one: Any, address: int) -> TensorMap:
-        """Return the tensor map that one lane reads at a generic address, after all checks."""
+        """Check and return the tensor map that one lane reads at a generic address."""
         machine = self.machine
         array, offset = self._locate(one, address)
         if array.space == "global":
@@ -222,7 +222,7 @@ class TensorMaps:
                 "descriptor", f"{array.where(offset, MAP_BYTES)} are not a tensor map of the emulator ({why})", one
             )
         if "atom" in tensor_map.swizzle and machine.program.arch < 100:
-            what = f"the target must be sm_100 for the swizzle {tensor_map.swizzle}, got sm_{machine.program.arch}"
+            what = f"the target must be sm_100 or newer for the swizzle {tensor_map.swizzle}, got sm_{machine.program.arch}"
             machine.hazard("descriptor", what, one)
         return tensor_map
 
@@ -281,7 +281,7 @@ class TensorMaps:
         return np.array([clock.rows[a // size][at + a % size] if a // size in clock.rows else 0 for a in actors])
 
     def acquire(self, lanes: Any, addresses: Any) -> None:
-        """Execute ``fence.proxy.tensormap::generic.acquire`` of the map at each lane's address."""
+        """Execute ``fence.proxy.tensormap::generic.acquire`` for the map at each lane's address."""
         machine, order = self.machine, self.machine.order
         for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
             array, offset = self._locate(np.array([lane]), address)

@@ -36,7 +36,7 @@ class Cursor:
         self.tokens += tokens(text, position, line=line)
 
     def open_body(self, at: int) -> int:
-        """Return the index of the first token of the function body whose '{' has the index ``at``."""
+        """Return the index of a function body's first token. ``at`` is the index of the body's '{'."""
         body = self._bodies.get(at)
         if body is None:
             return at
@@ -58,7 +58,7 @@ class Cursor:
         raise UnsupportedPtxError(message, self.token.line if line is None else line)
 
     def advance(self) -> Token:
-        """Consume the next token, and return it. Fail at the end of the text."""
+        """Consume the next token, and return it. Raise an error at the end of the text."""
         token = self.tokens[self.at]
         if token.kind == "end":
             self.fail("the PTX text ends inside a statement")
@@ -114,7 +114,7 @@ class Cursor:
         """Consume an unsigned 32-bit integer, and return it."""
         token = self.token
         if token.kind == "-" or not 0 <= (value := self.integer(what)) < 1 << 32:
-            self.fail(f"{what} must be from 0 to {(1 << 32) - 1}", token.line)
+            self.fail(f"{what} must be from 0 to {(1 << 32) - 1}, got '{token.text}'", token.line)
         return value
 
     def loc(self) -> LineDirective:
@@ -135,13 +135,13 @@ class Cursor:
             self.fail(f"expected '{text}', got '{self.tokens[self.at - 1].text}'")
 
     def pragma(self, version: tuple[int, int]) -> None:
-        """Skip the strings of a ``.pragma``. Fail for ``used_bytes_mask`` if ``version`` is below 8.3."""
+        """Skip the strings of a ``.pragma``. Raise an error for ``used_bytes_mask`` if ``version`` is below 8.3."""
         texts = [self.expect("string", "a string")]
         while self.accept(","):
             texts.append(self.expect("string", "a string"))
         self.expect(";", "';' after a pragma")
         if version < (8, 3) and any("used_bytes_mask" in token.text for token in texts):
-            self.fail(f"the .version must be 8.3 or newer for the pragma {texts[0].text}", texts[0].line)
+            self.fail(f"{texts[0].text} requires .version 8.3 or newer, got {version[0]}.{version[1]}", texts[0].line)
 
     def integer(self, what: str) -> int:
         """Consume an integer with an optional minus sign, and return it."""
@@ -167,7 +167,7 @@ class Cursor:
             pass
 
     def skip_braces(self) -> None:
-        """Skip a block in braces. Operands must close all braces before the statement's semicolon."""
+        """Skip a block in braces. Braces in operands must be closed before the statement's semicolon."""
         operands: set[int] = set()
         opened = [self.expect("{")]
         while opened:
@@ -179,7 +179,7 @@ class Cursor:
             if token.kind == "{":
                 opened.append(token)
                 if len(opened) > MOST_BRACES:
-                    self.fail(f"braces must be nested at most {MOST_BRACES} deep")
+                    self.fail(f"braces must be nested at most {MOST_BRACES} levels deep")
                 if before.kind in ("word", ",", "="):
                     operands.add(token.start)
             elif token.kind == "}":

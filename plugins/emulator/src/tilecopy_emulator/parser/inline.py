@@ -136,7 +136,7 @@ def _takes(function: Function, arguments: int, results: int) -> bool:
 
 
 class Definitions:
-    """The variables, functions and entries of a PTX module, by name."""
+    """The variables, functions and entries that a PTX module defines."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
@@ -151,7 +151,7 @@ class Definitions:
 
 
 class Expansion:
-    """The expansion of one entry, and of the functions that it calls, into instructions."""
+    """The expansion of one entry into instructions. Called functions are expanded in place."""
 
     def __init__(self, module: Definitions, cursor: Cursor) -> None:
         self.module, self.c = module, cursor
@@ -391,7 +391,7 @@ class Expansion:
         name = c.word("a predicate")
         guard = self._register(scope, name, start.line)
         if self.registers[guard] != 1:
-            c.fail(f"the guard {name} must be a predicate", start.line)
+            c.fail(f"the guard {name} must be a predicate, got a {self.registers[guard]}-bit register", start.line)
         if c.token.kind != "word" or c.token.text.startswith("."):
             c.fail(f"expected an instruction, got '{c.token.text}'")
         self._instruction(scope, guard, unless=unless, start=start)
@@ -468,7 +468,7 @@ class Expansion:
             name = c.word("a predicate")
             register = self._register(scope, name, token.line)
             if self.registers[register] != 1:
-                c.fail(f"{name} must be a predicate", token.line)
+                c.fail(f"{name} must be a predicate, got a {self.registers[register]}-bit register", token.line)
             return Negated(register)
         if token.kind == "word" and is_label:
             return c.advance().text
@@ -478,7 +478,7 @@ class Expansion:
         if c.accept("|"):
             second = self._item(scope)
             if first == second == "_":
-                c.fail("at most one of the two results may be '_'", token.line)
+                c.fail("at most one of the two results may be '_', got '_|_'", token.line)
             return Pair(first, second)
         if token.kind == "word" and c.accept("+"):
             return Offset(first, c.integer("an offset"))

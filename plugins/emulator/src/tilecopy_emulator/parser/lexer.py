@@ -69,7 +69,7 @@ def bodies(text: str) -> Iterator[Token]:
 
 
 def tokens(text: str, position: int = 0, end: int | None = None, line: int = 1) -> Iterator[Token]:
-    """Yield the tokens of a text from ``position``, which is in line ``line``. The last token has the kind ``end``."""
+    """Yield the tokens of a text from ``position`` in line ``line``. The last token has the kind ``end``."""
     fresh, end = True, len(text) if end is None else end
     above: str | None = None
     while position < end:

@@ -131,7 +131,7 @@ class ModuleParser(Definitions):
             if c.accept(","):
                 c.unsigned("a time or a size")
         if not self.places.file(number, name):
-            c.fail(f"each .file must have a number of its own, got {number} twice", line)
+            c.fail(f"each .file must have a different number, got {number} twice", line)
 
     def _declare(self, variable: Variable, line: int) -> None:
         c, name = self._cursor, variable.name

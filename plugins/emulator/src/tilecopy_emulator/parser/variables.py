@@ -94,7 +94,7 @@ def initial_value(c: Cursor, depth: int = 0) -> object:
     """Parse an initial value: a constant, an address, or a list of initial values in braces."""
     if c.accept("{"):
         if depth > MOST_BRACES:
-            c.fail(f"braces must be nested at most {MOST_BRACES} deep")
+            c.fail(f"braces must be nested at most {MOST_BRACES} levels deep")
         items: list[object] = []
         while not c.accept("}"):
             if items:
