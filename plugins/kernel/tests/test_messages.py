@@ -108,7 +108,7 @@ def launched(*arguments: Any, **launch: Any) -> None:
         (
             lambda: launched(ARRAY, [1, 2], 1),
             tc.LaunchError,
-            "kernel k, argument B must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [1, 2]; convert it first with np.asarray(a)",
+            "kernel k, argument B must be a NumPy array, or an array with DLPack or __cuda_array_interface__, got list [1, 2]; convert it first with np.asarray(a)",
         ),
         (
             lambda: launched(ARRAY, ARRAY.copy(), 10),

@@ -120,7 +120,7 @@ def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
         (plan,) = async_kernel().plans
     assert plan.variant == "ldgsts" and kinds(plan) == ["instructions"]
     assert "variant bulk is for copies by one thread" in plan.notes[0].text, "what would be taken with the option"
-    assert "it only needs mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
+    assert "to use it, pass mbar= (one mbarrier of the CTA, such as mbar[0])" in plan.notes[0].text
     assert [outcome.lacks for outcome in plan.outcomes if outcome.name in ("tma", "bulk")] == [("mbar",)] * 2
     assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
     assert "\nbetter: bulk needs" in plan.explain(), "of two that need as few, tma too, the one that the note names"
@@ -153,7 +153,7 @@ def test_a_plan_of_its_own_names_what_accepts_and_warns_where_it_is_made() -> No
     registry = with_installed(but=("tma",))  # which needs a barrier without a kernel too
     with pytest.warns(tc.PerformanceWarning) as warned:
         plan = tc.plan(s[:, :], a[:, :], op="copy_async", scope=tc.thread(), target="sm_90", registry=registry)
-    assert kinds(plan) == ["instructions"] and "it accepts the copy: pass variant='bulk'" in plan.notes[0].text
+    assert kinds(plan) == ["instructions"] and "to use it, pass variant='bulk'" in plan.notes[0].text
     assert warned[0].filename == __file__
 
 
@@ -212,7 +212,7 @@ def test_the_best_of_those_that_can_be_meant_is_named_and_none_is_asked_for_more
     lower = other("lower", Split(), tc.Accept(4), priority=45)
     assert "variant single is" in named(single, wide, no)
     assert "variant lacking is" in (text := named(single, lacking, wide, no))
-    assert "it only needs first= (the first), second= (the second): pass that too" in text
+    assert "to use it, pass first= (the first), second= (the second)" in text
     assert "variant lacking is" in named(single, lacking, declines, raises, lower), "the one that would be taken"
     with warnings.catch_warnings():
         warnings.simplefilter("error", tc.PluginWarning)  # a hook without an option that it needs is not at fault

@@ -327,7 +327,7 @@ def test_a_record_that_is_not_ours_is_refused(change: Any, said: tuple[object, .
         (lambda r: r.pop("grid"), ("grid",)),
         (lambda r: r.update(more=1), ()),
         (lambda r: r["parameters"][2].update(strides_elems=[1]), ("shape",)),
-        (lambda r: r["parameters"][2].update(align_bytes=24), ("shape",)),
+        (lambda r: r["parameters"][2].update(align_bytes=24), ("24",)),
         (lambda r: size_of(r).update(read_from=[]), ("M", "array")),
         (lambda r: size_of(r)["read_from"][0].update(dim=-8), ("M", "array")),
         (lambda r: size_of(r)["read_from"][0].update(factor=0), ("M", "array")),

@@ -89,7 +89,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), out=[[0.0] * 4] * 6),
             tc.RequestError,
-            "out must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]; convert it first with np.asarray(a)",
+            "out must be a NumPy array, or an array with DLPack or __cuda_array_interface__, got list [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]; convert it first with np.asarray(a)",
         ),
         (
             lambda: run((1, 0), executor="gpu"),
@@ -99,7 +99,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: relayout([[1, 2]], (1, 0)),
             tc.RequestError,
-            "array must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got list [[1, 2]]; convert it first with np.asarray(a)",
+            "array must be a NumPy array, or an array with DLPack or __cuda_array_interface__, got list [[1, 2]]; convert it first with np.asarray(a)",
         ),
         (
             lambda: relayout(np.array([["a", None]]), (1, 0)),

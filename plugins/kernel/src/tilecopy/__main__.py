@@ -1,4 +1,4 @@
-"""The module that ``python -m tilecopy`` runs. It runs the command line with this interpreter."""
+"""Run the command line for ``python -m tilecopy``, with the same Python interpreter."""
 
 from __future__ import annotations
 

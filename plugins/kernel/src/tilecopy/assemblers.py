@@ -38,7 +38,7 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def ptxas_path() -> str | None:
-    """Return the path of ptxas on the PATH, else in an installed wheel, else None.
+    """Return the path of ptxas: from the PATH, else from an installed wheel. Return None if neither has ptxas.
 
     The program is not run. If no program on the PATH is called ptxas, a file or folder there with that name is returned, because the user put it
     there.
@@ -66,7 +66,7 @@ def how_to_install(assembler: str) -> str:
 
 
 def available_assemblers() -> dict[str, str]:
-    """Return a dict from each assembler that works on this machine to its version (nvJitLink) or its path (ptxas)."""
+    """Return a dict of the assemblers that work on this machine: nvJitLink with its version, ptxas with its path."""
     return {name: version if name == "nvjitlink" else _ptxas_path() for name, version, _ in _tried() if version}
 
 
@@ -108,7 +108,7 @@ def _assemble(
 
 @attrs.frozen
 class Resources:
-    """A frozen record of the registers and the shared memory of a kernel, as an assembler reports them.
+    """A frozen record of a kernel's registers and shared memory, as an assembler reports them.
 
     Attributes:
         registers: 32-bit registers of each thread.
@@ -129,7 +129,7 @@ _DESCRIBE = ("-verbose", "-no-cache")
 
 @checked(AssemblerError, ptx=TEXT, assembler=optional(_ASSEMBLER))
 def resources_of(ptx: str, target: Target | str, assembler: str | None = None) -> Resources:
-    """Return the registers and the static shared memory of a module's only kernel. For the arguments see :func:`assemble`.
+    """Return the registers and static shared memory of a module's only kernel. For the arguments, see :func:`assemble`.
 
     Raises:
         AssemblerError: it is not installed, does not work, or refuses the text; the message says what to do.
@@ -286,8 +286,10 @@ def _run(path: str, arguments: Sequence[str], timeout_s: float) -> subprocess.Co
     except subprocess.TimeoutExpired as error:
         raise AssemblerError(f"{path} {arguments[0]} timed out after {timeout_s:g} seconds") from error
     except OSError as error:
-        what = "a folder" if Path(path).is_dir() else "not a program that this machine can run"
-        raise AssemblerError(f"{path} is {what} ({error.strerror}); {_REMEDY}") from error
+        what = "a folder" if Path(path).is_dir() else "a file"
+        raise AssemblerError(
+            f"{path} must be a program that this machine can run, got {what} ({error.strerror}); {_REMEDY}"
+        ) from error
 
 
 def _signal(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The executors and other packages that error messages suggest to install.
+"""The first-party executors and packages, with the commands that install them. Error messages quote these commands.
 
 tests/integration/test_packages.py compares :data:`KNOWN_EXECUTORS` with plugins/*/pyproject.toml.
 """
@@ -16,7 +16,7 @@ KNOWN_PACKAGES: dict[str, str] = {
 
 
 def install_line(package: str) -> str:
-    """Return the command that installs a package; see :func:`tilecopy_partitions.catalog.install_line`."""
+    """Return the command that installs a package. See :func:`tilecopy_partitions.catalog.install_line`."""
     # Imported when it is needed, because the import takes as long as a first plan.
     from tilecopy_partitions.catalog import install_line as line_of
 

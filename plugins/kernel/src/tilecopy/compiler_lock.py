@@ -16,7 +16,7 @@ _changed = threading.Condition()
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Return a context manager for calls of a compiler's library. Several threads may use it at once.
+    """Return a context manager to hold during calls into a compiler's library. Several threads may hold it at once.
 
     A fork waits until every thread has left its compiler, because the library has its own locks. The body must not take
     ``LOCK``, because the thread that forks holds it while it waits. Import the library before.

@@ -1,4 +1,4 @@
-"""The function ``tc.cuda_header``. It calls the package tilecopy-export."""
+"""Write a C++ header of exported copies with ``tc.cuda_header``. The package tilecopy-export does the work."""
 
 from __future__ import annotations
 

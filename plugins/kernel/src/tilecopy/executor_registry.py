@@ -1,4 +1,4 @@
-"""The registry of executors, which run built kernels. The registry finds an executor by name or by default.
+"""The registry of executors, the objects that run built kernels. It finds an executor by name, or the default executor.
 
 A built kernel looks up its executor here when it is called; :mod:`tilecopy.executors` is a layer above built kernels.
 """

@@ -102,7 +102,7 @@ def _stand_in(option: Option) -> Any:
 
 
 def declare(kernel: KernelBuilder, region: Region) -> Region:
-    """In a kernel, declare a buffer like a region's buffer. Return the same region of the new buffer."""
+    """Declare a buffer in a kernel, like the buffer of a region. Return the same region of the new buffer."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
@@ -240,7 +240,7 @@ class Harness:
         self.kernel.cluster_sync() if self.has_cluster else self.kernel.cta_sync()
 
     def commit_tensor(self) -> None:
-        """Write a ``tcgen05.commit`` to the mbarrier, for the CTAs of the copy."""
+        """Write a ``tcgen05.commit``. It arrives at the mbarrier when the copy is complete."""
         self.kernel.tcgen05_commit(self.barrier[0], cta_group=self.copy.cta_group)
 
     def wait(self) -> None:

@@ -71,7 +71,7 @@ def parameter_text(recipe: Recipe, name: str) -> ParameterText:
 
 
 def parameter_bytes(parameters: Sequence[ParameterText]) -> int:
-    """Return the total bytes of parameters. Each parameter begins at a multiple of its alignment."""
+    """Return the total size of the parameters in bytes. Each parameter begins at a multiple of its alignment."""
     end = 0
     for parameter in parameters:
         align = parameter.align_bytes or parameter.size_bytes
@@ -159,8 +159,8 @@ def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -
             raise RequestError(f"{request}: operands must have different names, got {what.name} twice")
         if what.space == "tmem" and what.allocated_addr is None:
             raise RequestError(
-                f"{request}: tensor memory {what.name} has no address; pass Buffer(allocated_addr=...), the shared word "
-                "that tcgen05.alloc writes, or build a kernel around the copy (KernelBuilder.tmem)"
+                f"{request}: tensor memory {what.name} has no address; pass Buffer(allocated_addr=...) with the shared "
+                "word that tcgen05.alloc writes, or use KernelBuilder.tmem"
             )
         if what.space == "shared":  # all its bytes, because a view may have only a part
             span = (what.memory.span_bytes,)

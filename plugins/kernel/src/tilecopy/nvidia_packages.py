@@ -15,6 +15,6 @@ def remedy(command: str) -> str:
     if sys.platform == "darwin":
         return (
             "NVIDIA publishes the package only for Linux and Windows; on macOS, the emulator runs kernels and the .ptx "
-            "files of nvcc (docs/emulator.md)"
+            "files of nvcc (see docs/emulator.md)"
         )
     return command

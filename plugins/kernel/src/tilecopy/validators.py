@@ -26,14 +26,14 @@ def _is_path(value: Any) -> bool:
     return bool(os.fsencode(value))  # raises if no file system has such a name
 
 
-PATH = Validator("a path that the file system accepts (a non-empty string or pathlib.Path)", _is_path)
+PATH = Validator("a non-empty string or pathlib.Path that the file system accepts", _is_path)
 FUNCTION = Validator("a function", callable)
 
 
 def mapping_of(validator: Validator) -> Validator:
     """Return a validator of mappings from strings to valid values."""
     return Validator(
-        f"a mapping from strings to values, each {validator.rule}",
+        f"a mapping from strings to values, where each value is {validator.rule}",
         lambda value: (
             isinstance(value, Mapping) and all(isinstance(name, str) and validator.fits(value[name]) for name in value)
         ),

@@ -1,4 +1,4 @@
-"""The function ``tc.compare(dst, src, ..)``. It lists the cost of one copy with each variant that accepts it."""
+"""Compare the costs of one copy by the variants that accept it: ``tc.compare(dst, src, ..)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function ``tc.cost(plan)``. It counts a copy's cost from PTX and addresses, without a GPU or the emulator."""
+"""Count the cost of a copy: ``tc.cost(plan)``. It uses the copy's PTX and addresses, but no GPU and no emulator."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def count_text(count: float | None) -> str:
 
 
 @checked(
-    plan=instance_of("a Plan, from plan() or a kernel's .plans", Plan),
+    plan=instance_of("a Plan from plan() or from a kernel's .plans", Plan),
     registry=optional(instance_of("a Registry", Registry)),
 )
 def cost(plan: Plan, registry: Registry | None = None) -> Cost:

@@ -24,15 +24,15 @@ _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 def _of_instructions(start: str, chosen: str, other: Variant, needs: str) -> Note:
     """Return a note that begins with ``start`` and says what the variant ``other`` needs, and how to choose one of the two."""
-    how = f"{other.name} has completion {other.completion!r}; to keep {chosen}, pass variant={chosen!r}"
-    return Note("instructions", f"{start}; variant {other.name} {needs}; {how}", other.name)
+    how = f"copies by {other.name} complete with {other.completion!r}; to keep {chosen}, pass variant={chosen!r}"
+    return Note("instructions", f"{start}; {needs}; {how}", other.name)
 
 
 def _needs_of_one(other: Variant, lacks: Sequence[str]) -> str:
     """Return what a variant whose copies one thread issues needs: to be named, or the options in ``lacks``."""
     lacking = ", ".join(f"{option.name}= ({option.meaning})" for option in other.options if option.name in lacks)
-    remedy = f"only needs {lacking}: pass that too" if lacks else f"accepts the copy: pass variant={other.name!r}"
-    return f"is for copies by one thread and may need far fewer instructions; it {remedy}"
+    remedy = f"pass {lacking}" if lacks else f"pass variant={other.name!r}"
+    return f"variant {other.name} is for copies by one thread and may need far fewer instructions; to use it, {remedy}"
 
 
 def _of_registers(count: int, request: CopyRequest) -> Note:
@@ -40,7 +40,7 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
     fragments = [region.buffer for region in (request.dst, request.src) if region.buffer.space == "local"]
     buffer = max(fragments, key=lambda each: attribute(each, "registers_per_thread") or 0)
     layout, kind, threads = buffer.memory.layout, request.scope.kind, request.scope.threads
-    remedy = "copy a smaller tile at a time, or distribute it over more threads"
+    remedy = "copy smaller tiles, or distribute the tile over more threads"
     if kind != "thread" and isinstance(layout, TileLayout) and layout.axes == (m,):
         remedy = f"its layout has no thread axis, so each of the {threads} threads holds the whole fragment; give the fragment a layout with a thread axis"
         per_thread, rest = divmod(layout.size, threads)
@@ -153,19 +153,19 @@ def _of_copies(count: int, request: CopyRequest, chosen: str, outcomes: list[Out
     notations += [(part, f"if you copy {rest} separately") for part, rest in _without_rest(request)]
     for other, how in notations:
         for way in _fewer(count, asked, other, registry)[:1]:
-            name, needed = way.record.name, f"{way.count:,} " if way.count else "fewer "
+            name, needed = way.record.name, f"{way.count:,} instructions " if way.count else "fewer instructions "
             lacks = "".join(f", with {option}=" for option in way.lacks)
             return Note("copies", f"{start}; variant {name} needs {needed}{how}{lacks}", name)
     plugin = registry.table().plugin_named(chosen)
     if plugin is not None and plugin.record.threads != "one":
-        return Note("copies", f"{start}; distribute them over more threads: copy by the CTA (k.cta.copy_async)")
+        return Note(
+            "copies", f"{start}; distribute them over more threads: copy with all threads of the CTA (k.cta.copy_async)"
+        )
     share = {
-        ("global", "shared"): ", or copy with all threads of the CTA (k.cta.copy_async) by another variant",
+        ("global", "shared"): ", or copy with another variant and all threads of the CTA (k.cta.copy_async)",
         ("shared", "global"): ", or copy with all threads of the CTA (k.cta.copy)",
     }.get(request.spaces, "")
-    text = (
-        f"{start}, one per chunk that is contiguous in source and destination; choose layouts with longer chunks{share}"
-    )
+    text = f"{start}, one per chunk that is contiguous in both source and destination; choose layouts with longer chunks{share}"
     return Note("copies", text)
 
 
@@ -198,7 +198,10 @@ def _of_too_many(
     accepting = [way for way in ways if way.count and not way.lacks]
     if accepting:
         best = min(accepting, key=lambda way: way.count)
-        needs = f"accepts the copy and needs {best.count:,} instructions per thread: pass variant={best.record.name!r}"
+        name = best.record.name
+        needs = (
+            f"variant {name} accepts the copy and needs {best.count:,} instructions per thread: pass variant={name!r}"
+        )
         return [_of_instructions(start, chosen, best.record, needs)]
     if single and request.op == "copy_async" and not demanded:
         return [_of_copies(count, request, chosen, outcomes, registry)]

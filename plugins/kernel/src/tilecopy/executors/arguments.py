@@ -87,8 +87,8 @@ def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> Ar
     facts = _facts(where, argument, device_of)
     if not facts.pointer and 0 not in facts.shape:
         raise LaunchError(
-            f"{where}: the {type(argument).__name__} of shape {facts.shape} must have memory, got the address 0. The memory was freed, or "
-            "the array is a wrapper without memory: pass an array that has memory"
+            f"{where}: the {type(argument).__name__} of shape {facts.shape} must have memory, got the address 0: "
+            "pass an array that has memory (not freed, and not a wrapper without memory)"
         )
     return facts
 
@@ -116,7 +116,7 @@ def _facts(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayV
         return _dlpack_facts(where, argument)
     remedy = "; convert it first with np.asarray(a)" if _becomes_an_array(argument) else ""
     raise LaunchError(
-        f"{where} must be an array (NumPy, or one with DLPack or __cuda_array_interface__), got {type(argument).__name__} "
+        f"{where} must be a NumPy array, or an array with DLPack or __cuda_array_interface__, got {type(argument).__name__} "
         f"{short_repr(argument)}{remedy}"
     )
 
@@ -138,8 +138,8 @@ def host_facts(where: str, argument: Any) -> ArrayView:
     facts = array_view(where, argument, lambda _: 0)
     if facts.device is not None:
         raise LaunchError(
-            f"{where}: this executor needs host arrays, got one on a device (GPU {facts.device}); "
-            'copy it to the host, or run the kernel with executor="cuda"'
+            f"{where}: the array must be in host memory for this executor, got a device array on GPU {facts.device}; "
+            'copy it to the host or use executor="cuda"'
         )
     return facts
 
@@ -169,7 +169,7 @@ def _tensor_facts(where: str, tensor: Any) -> ArrayView:
         shape, strides, dtype, device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
         conjugated, negated, pointer = tensor.is_conj(), tensor.is_neg(), tensor.data_ptr()
     except Exception as error:  # a sparse or traced tensor has no strides or no memory
-        raise LaunchError(f"{where}: the {type(tensor).__name__} must be dense memory: {error}") from error
+        raise LaunchError(f"{where}: the {type(tensor).__name__} must have dense memory: {error}") from error
     if conjugated or negated:
         wanted = "resolve_conj" if conjugated else "resolve_neg"
         raise LaunchError(
@@ -207,7 +207,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
     if storage_bytes < needed_bytes:
         raise LaunchError(
             f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} needs {needed_bytes} bytes, but the "
-            f"tensor's storage has {storage_bytes} bytes: the storage was freed or made smaller (untyped_storage().resize_); restore the storage"
+            f"tensor's storage has {storage_bytes} bytes; restore the storage, or pass a tensor whose storage was not freed or resized"
         )
 
 
@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read a class's arrays, or None if unsupported. ``is_complex`` adds ``is_conj()``."""
+    """Return expressions that read an array of a class, or None if unsupported. ``is_complex`` adds ``is_conj()``."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -382,7 +382,7 @@ def _elements(where: str, strides_bytes: Sequence[int], itemsize: int) -> tuple[
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """Return an array's host memory as uint8, in address order. ``facts`` keeps the memory alive."""
+    """Return the bytes of an array in host memory, in address order. ``facts`` keeps the memory alive."""
     low, nbytes = facts.span(itemsize)
     view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
     view.flags.writeable = not facts.readonly
@@ -479,7 +479,7 @@ class HostArguments:
     def pack_parameters(
         self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
-        """Return the bytes of each parameter, ordered as in ``kernel.parameters``. ``addresses`` must have all arrays.
+        """Return each parameter's bytes, in the order of ``kernel.parameters``. Each array must be in ``addresses``.
 
         Args:
             kernel: the kernel that is launched.

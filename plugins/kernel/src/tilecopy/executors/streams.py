@@ -26,7 +26,7 @@ _CAPTURES: dict[str, Callable[[Any], bool]] = {
 }
 """Name of a framework's module -> function that returns True if its current stream is being captured."""
 _READERS = Validator(
-    "a dict from names to readers of streams",
+    "a dict from argument names to values of ArrayView.stream",
     lambda value: isinstance(value, Mapping) and all(isinstance(reader, partial) for reader in value.values()),
 )
 
@@ -75,7 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads torch's or CuPy's current stream, or None for other or unloaded frameworks."""
+    """Return a function that reads torch's or CuPy's current stream. Return None for other or unloaded frameworks."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None
@@ -96,7 +96,7 @@ def capturing_framework() -> str:
 
 
 def enable_torch_peer_access(device: int, other: int) -> None:
-    """Make torch copy between two GPUs, so that ``device`` can access torch's memory on ``other``."""
+    """Copy one element between GPUs with torch. The copy enables access from ``device`` to memory on ``other``."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.empty(1, device=f"cuda:{other}").copy_(torch.empty(1, device=f"cuda:{device}"))
@@ -111,7 +111,7 @@ def _cupy_stream(cupy: Any, device: int) -> int:
 
 
 def exported_stream(number: Any) -> CurrentStream | None:
-    """Return a function that gives the stream of a CUDA array interface, or None if the interface has no stream.
+    """Return a function that returns the stream of a CUDA array interface. Return None if the interface has no stream.
 
     Raises ValueError if the entry is not a stream. 0 is not allowed, because it could be either default stream.
     """
@@ -125,7 +125,7 @@ def exported_stream(number: Any) -> CurrentStream | None:
 
 @checked(LaunchError, what=TEXT, readers=_READERS)
 def common_stream(what: str, readers: Mapping[str, CurrentStream]) -> CurrentStream:
-    """Return a function that reads the current stream that the arguments' frameworks share.
+    """Return a function that returns the current stream. All frameworks of the arguments must have the same one.
 
     Args:
         what: the name of what is launched, for messages.

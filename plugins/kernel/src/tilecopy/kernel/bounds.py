@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the conjunction of two lists of alternatives. If it is too long, return ``left``, the outer conditions."""
+    """Return the logical and of two conditions, each a list of alternatives. If it is too long, return ``left``."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -139,7 +139,7 @@ def never(known: Alternatives) -> bool:
 
 
 def atom_facts(values: Sequence[Int]) -> list[Int]:
-    """Return facts about the quotients, remainders and minima in integers.
+    """Return facts about the quotients, remainders and minima that the integers contain.
 
     ``e - d * (e // d)`` is ``e % d`` and is in ``[0, d - 1]``. A minimum is not above either of its operands.
     """
@@ -189,7 +189,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
-    """Replace symbols in a region's starts. Mark each end of the region that is proved to be inside the buffer."""
+    """Replace symbols in a region's starts. Mark each end of the region that is proved to be in bounds."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
     if not all(known):
         return region  # an alternative has no facts
@@ -256,9 +256,9 @@ class Bound:
             guard = " (the enclosing conditions do not exclude that)" if facts else ""
             at = f"\n  at {self.where}" if self.where else ""
             if self.extent is None:
-                past = "" if upper is None else f": it may be too large by {sub(upper, limit)}"
+                past = "" if upper is None else f", but it may be too large by {sub(upper, limit)}"
                 raise LayoutError(
-                    f"{self.what}{past}{guard}; to wrap around, use KernelBuilder.cast; to exclude large values, declare a scalar with a smaller upper={at}"
+                    f"{self.what}{past}{guard}; use KernelBuilder.cast to wrap around, or declare a scalar with a smaller upper bound{at}"
                 )
             known = ""
             if isinstance(self.extent, Expr) and replacements:
@@ -270,7 +270,7 @@ class Bound:
 
 
 def bounds_checks(region: Region, known: Alternatives, where: str = "") -> list[Bound]:
-    """Return checks that a region is inside its buffer. ``known`` has the facts that hold where the region is used."""
+    """Return checks that a region is in bounds. ``known`` has the facts that hold where the region is used."""
     return [
         Bound(start, 0, sub(size, extent), known, f"{region}, dimension {dim}", where, size)
         for dim, (start, extent, size) in enumerate(

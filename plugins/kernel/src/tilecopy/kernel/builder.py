@@ -1,4 +1,4 @@
-"""The class KernelBuilder. It records a kernel around tile copies and lowers it to PTX."""
+"""Record a kernel around tile copies and lower it to PTX, with the class KernelBuilder."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class KernelBuilder(Recorder):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
         raise RequestError(
-            f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel and pickle or save the built kernel, or "
-            "call the function that describes the kernel again"
+            f"kernel {self.name}: a KernelBuilder cannot be pickled or copied; build the kernel, then "
+            "pickle or save the built kernel"
         )
 
     # ------------------------------------------------------------------------------------------- declarations
@@ -164,8 +164,8 @@ class KernelBuilder(Recorder):
         if (bits := buffer.dtype.bits) < 8:
             packed = (*extents[:-1], (extents[-1] + 1) // 2)
             raise RequestError(
-                f"param {name}: elements must have 8 bits or more, got {buffer.dtype} of {bits} bits: arrays do not pack elements; declare "
-                f"k.param({name!r}, {packed}, 'uint8') and copy it to a tile of uint8, or to tile.view(dtype='uint8')"
+                f"param {name}: elements must have at least 8 bits, because arrays do not pack them, got {buffer.dtype} of {bits} bits; declare "
+                f"k.param({name!r}, {packed}, 'uint8') and copy it to tile.view(dtype='uint8')"
             )
         self._claim(name, "param")
         self._described.parameters.append(buffer)
@@ -257,7 +257,7 @@ class KernelBuilder(Recorder):
     def local(
         self, shape: Sequence[int] | int, dtype: Any, *, layout: TileLayout | None = None, name: str | None = None
     ) -> Buffer:
-        """Declare a buffer in registers. The layout maps an element to a thread and (axis ``m``) a register."""
+        """Declare a buffer in registers. The layout maps each element to a thread and a register (axis ``m``)."""
         return self._new_buffer("local", name, shape, dtype, layout=layout)
 
     def _new_buffer(self, space: str, name: str | None, shape: Sequence[int] | int, dtype: Any, **more: Any) -> Buffer:
@@ -278,7 +278,7 @@ class KernelBuilder(Recorder):
         return buffer
 
     def registers(self, fragment: Buffer) -> Buffer:
-        """Return a thread's registers of a local buffer as a 1-D buffer. All indices into it must be constants."""
+        """Return a 1-D buffer of the registers that a thread has in a local buffer. Its indices must be constants."""
         self._check_buffer(fragment, "registers: fragment must be a local buffer, got", "local")
         return Buffer(fragment.span_elems, fragment.dtype, space="local", name=fragment.name, memory=fragment.memory)
 
@@ -399,7 +399,7 @@ class KernelBuilder(Recorder):
         return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
-        """Store a run-time value of the buffer's dtype, or a Python number that fits this dtype, to one element."""
+        """Store to one element a run-time value of the buffer's dtype or a Python number that fits this dtype."""
         self._element(element, written=True)
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
@@ -606,7 +606,9 @@ class KernelBuilder(Recorder):
         """
         element = barrier[0] if isinstance(barrier, Mbarrier) else barrier
         if not isinstance(element, Region):
-            raise RequestError(f"tcgen05_commit: barrier must be an mbarrier, or mbar[i], got {short_repr(barrier)}")
+            raise RequestError(
+                f"tcgen05_commit: barrier must be an Mbarrier or one of its mbarriers such as mbar[0], got {short_repr(barrier)}"
+            )
         self._check_region(element, "tcgen05_commit: barrier")
         group = self._asks_for(cta_group, "tcgen05_commit")
 
@@ -618,7 +620,7 @@ class KernelBuilder(Recorder):
 
     @checked(column=INT)
     def tcgen05_ld(self, fragment: Buffer, buffer: Buffer, *, column: Int = 0) -> None:
-        """Load consecutive columns of the thread's own tensor memory lane into a local buffer of 32-bit elements, one per register.
+        """Load consecutive columns of the thread's tensor memory lane into a local buffer, one column per register.
 
         Args:
             fragment: the local buffer. Each of its registers takes one column.

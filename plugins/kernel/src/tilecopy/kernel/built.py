@@ -184,7 +184,7 @@ class BuiltKernel:
         return attrs.evolve(resources, shared_bytes=resources.shared_bytes + self.shared_bytes * self.dynamic_shared)
 
     def cubin(self, assembler: str | None = None) -> bytes:
-        """Return the machine code of the kernel for its target. For ``assembler`` see :meth:`resources`.
+        """Return the machine code of the kernel for its target. For ``assembler``, see :meth:`resources`.
 
         Raises:
             AssemblerError: no assembler is installed, or it rejects the PTX.
@@ -216,7 +216,7 @@ class BuiltKernel:
         return self.locations[self.statements[ptx_line - 1]] if 0 < ptx_line <= len(self.statements) else ""
 
     def check_bounds(self, grid: Dim3, scalars: Mapping[str, int]) -> None:
-        """Raise :class:`LayoutError` if a region can leave its buffer with this grid and these scalars."""
+        """Raise :class:`LayoutError` if a region can be out of bounds with this grid and these scalars."""
         _GRID.check(grid, "check_bounds", "grid")
         if type(scalars) is not dict:
             _NUMBERS.check(scalars, "check_bounds", "scalars")
@@ -389,7 +389,7 @@ class BuiltKernel:
         chosen = self._executor(executor)
         if not hasattr(chosen, "launch_by_address"):
             raise LaunchError(
-                f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} cannot launch by address; call the kernel"
+                f"kernel {self.name}, executor={short_repr(executor)}: executor {chosen.name} cannot launch by address; call the kernel with arrays"
             )
         launch: Callable[..., None] = chosen.launch_by_address(self, arguments, grid=grid, **self._on(chosen, device))
         return launch

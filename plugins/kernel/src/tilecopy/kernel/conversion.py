@@ -51,7 +51,7 @@ def emit(ptx: PtxBuilder, type: str, opcode: str, *operands: Operand) -> Registe
 
 
 def lesser(ptx: PtxBuilder, type: str, left: Register, right: Operand, *, greater: bool = False) -> Register:
-    """Return the minimum (or maximum) of two integers of a type such as ``s32``.
+    """Return the smaller of two integers of a type such as ``s32``, or the larger if ``greater``.
 
     For 32 bits it is a comparison and a selection. ptxas 13.0 and drivers of its time combine two nested minima on sm_90
     into one instruction with three operands and lose the sign of a negated second operand (docs/design.md).
@@ -128,7 +128,7 @@ def convert(
 
 
 def narrow(dtype: DType) -> bool:
-    """Return True if a cast to this dtype gives the bits to store: 16-bit floats and float8."""
+    """Return True for 16-bit floats and float8. A cast to such a dtype returns the bits to store."""
     return dtype.name in HALVES or dtype.name in FLOAT8
 
 

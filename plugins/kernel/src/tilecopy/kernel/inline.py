@@ -59,8 +59,8 @@ class InlineText:
         bindings = ptx.bindings
         if self._variables and isinstance(bindings, KernelBindings) and bindings.shared.dynamic:
             raise RequestError(
-                f"inline_ptx: {', '.join(self._variables)}: the kernel has more than 48 KiB of shared memory, so its buffers are in "
-                "dynamic shared memory and have no PTX variables: pass k.address(element)"
+                f"inline_ptx: {', '.join(self._variables)} must not be used, because the kernel has more than 48 KiB of shared memory "
+                "and its buffers have no PTX variables: pass k.address(element)"
             )
         texts = [_registers(ptx, operand, copied=n in self._copied) for n, operand in enumerate(self._operands)]
         ptx.raw(self._text.format(*texts))
@@ -109,7 +109,7 @@ class InlineText:
     def _check(self, line: Line) -> None:
         instruction = instruction_of(line.opcode)
         if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
-            raise self._error(line, ": a field must be an operand, not an opcode or a predicate")
+            raise self._error(line, ": fields must be operands, got one in the opcode or the predicate")
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
@@ -162,7 +162,7 @@ class InlineText:
                     "declares in {{ }}, or pass a fragment in out=",
                 )
             if is_special(name):
-                raise self._error(line, f" must not write read-only {name}")
+                raise self._error(line, f" must not write {name}, a read-only register")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:

@@ -64,7 +64,7 @@ def fence_mbarrier_init(ptx: PtxBuilder) -> None:
 
 
 def cp_async_commit(ptx: PtxBuilder) -> None:
-    """Commit the thread's ``cp.async`` copies as a group."""
+    """Commit the thread's pending ``cp.async`` copies as one cp.async-group."""
     ptx.instr(SYNC["cp_async_commit"])
 
 
@@ -74,12 +74,12 @@ def cp_async_wait(ptx: PtxBuilder, pending: int = 0) -> None:
 
 
 def bulk_commit(ptx: PtxBuilder) -> None:
-    """Commit the thread's bulk copies to global memory as a group."""
+    """Commit the thread's pending bulk copies (from shared to global memory) as one bulk async-group."""
     ptx.instr(SYNC["bulk_commit"])
 
 
 def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
-    """Wait until at most ``pending`` of the thread's newest bulk groups are incomplete.
+    """Wait until at most ``pending`` of the thread's newest bulk async-groups are incomplete.
 
     With ``read``, wait only until the sources were read and may be written again; the destinations may be incomplete.
     """
@@ -90,7 +90,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once at an mbarrier, release or relaxed. The scope is the cluster for another CTA's mbarrier."""
+    """Arrive once at an mbarrier with release or relaxed semantics, at cluster scope if it is in another CTA."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"
@@ -134,7 +134,7 @@ def tcgen05_ld(ptx: PtxBuilder, registers: Sequence[Register], address: Register
     count = len(registers)
     if count.bit_count() != 1 or count > 128:
         raise PtxError(
-            f"tcgen05.ld.32x32b: the number of registers must be a power of two up to 128, got {count}: {short_repr(registers)}"
+            f"tcgen05.ld.32x32b: the number of registers must be a power of two up to 128, got {count} ({short_repr(registers)})"
         )
     warp = ptx.tid // 32 % 4
     at = ptx.reg("b32")

@@ -187,6 +187,6 @@ class LaunchRecord(Record, frozen=True):
 
 
 def digest(record: Mapping[str, Any], text: str) -> str:
-    """Return the SHA-256 of the record as JSON (sorted keys, empty digest), then a zero byte, then the PTX text."""
+    """Return the SHA-256 of the JSON record (sorted keys, empty digest), a zero byte and the PTX text."""
     record_text = json.dumps({**record, "sha256": ""}, sort_keys=True)
     return hashlib.sha256(f"{record_text}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -57,8 +57,8 @@ def load_kernel(folder: str | Path) -> BuiltKernel:
 
 def _text_of(path: Path) -> str:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), encoding="utf-8") as file:  # noqa: PTH123 - a FIFO would block
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path.name} must be a regular file")
+        if not stat.S_ISREG(mode := os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path.name} must be a regular file, got mode {stat.filemode(mode)}")
         return file.read()
 
 
@@ -158,16 +158,17 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
         raise ValueError(f"parameter names must be different, got {', '.join(names)}")
     for parameter in parameters:
         if isinstance(parameter, ArrayParameter):
-            is_power = parameter.align_bytes.bit_count() == 1 and parameter.align_bytes < 1 << 32
-            if len(parameter.strides) != len(parameter.shape) or not is_power:
-                raise ValueError(
-                    f"array {parameter.name}: shape and strides must have equal length, got {parameter.shape} and {parameter.strides}; "
-                    f"alignment must be a power of 2, got {parameter.align_bytes}"
-                )
+            where, shape, strides, align = parameter.name, parameter.shape, parameter.strides, parameter.align_bytes
+            if len(strides) != len(shape):
+                raise ValueError(f"array {where}: shape and strides must have equal length, got {shape} and {strides}")
+            if align.bit_count() != 1 or align >= 1 << 32:
+                raise ValueError(f"array {where}: alignment must be a power of 2 below 2**32 bytes, got {align} bytes")
         elif isinstance(parameter, SizeParameter):
             known = all(0 <= source.dim < ranks.get(source.array, 0) and source.factor for source in parameter.sources)
             if not known or not parameter.sources:
-                raise ValueError(f"size {parameter.name} must be read from a dimension of an array")
+                raise ValueError(
+                    f"size {parameter.name} must be read from a dimension of an array, got {parameter.sources}"
+                )
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
             raise ValueError(f"the symbol {symbol.name} must be a parameter")

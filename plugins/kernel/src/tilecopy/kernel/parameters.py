@@ -96,7 +96,7 @@ class Binding:
 
     @property
     def devices(self) -> dict[str, int]:
-        """A dict from array parameter to GPU, for each array in device memory that has an address. An empty array may have no address."""
+        """A dict from the name of each array in device memory to its GPU. An array without an address is left out."""
         return {name: facts.device for name, facts in self.arrays.items() if facts.device is not None and facts.pointer}
 
 
@@ -191,7 +191,7 @@ class ArrayParameter(Parameter):
         binding.arrays[self.name] = binding.view(self._where(binding), argument)
 
     def check(self, binding: Binding) -> None:
-        """Check dtype, shape, strides, alignment (only of device memory, because host memory is staged) and writability."""
+        """Check dtype, shape, strides and writability. In device memory, check the alignment too."""
         where, facts = self._where(binding), binding.arrays[self.name]
         self._check_dtype(where, facts.dtype)
         shape = tuple(value_of(extent, binding.numbers) for extent in self.shape)
@@ -271,7 +271,7 @@ def _convert(array_dtype: Any, declared: DType) -> str:
     if declared.extended and isinstance(array_dtype, np.dtype):
         return (
             f"NumPy needs the package ml_dtypes for {declared}: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
-            f"array holds {declared} bits, or build the kernel for the array's dtype"
+            f"array holds {declared} bits"
         )
     return f"convert the array to {declared}, or build the kernel for its dtype"
 
@@ -298,7 +298,7 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 @frozen
 class NumberParameter(Parameter):
-    """An integer from ``lower`` to ``upper``, a multiple of ``multiple_of``. The PTX type is ``b32`` or ``b64``."""
+    """A multiple of ``multiple_of`` from ``lower`` to ``upper``. Its PTX type is ``b32`` or ``b64``."""
 
     type: str
     multiple_of: int
@@ -351,7 +351,7 @@ class ScalarParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind a Python integer, or a framework's integer without dimensions. A bool or float is an error."""
+        """Bind a Python integer or a zero-dimensional integer of a framework. A bool or float is an error."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
         remedy = "; build the kernel with wider lower= or upper= to allow it"
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
@@ -371,7 +371,7 @@ class ScalarParameter(NumberParameter):
 
 @frozen
 class Extent:
-    """A dimension that gives a size. The extent (or the stride in elements) is ``factor * size + constant``."""
+    """A dimension from which a size is read. Its extent, or its stride in elements, is ``factor * size + constant``."""
 
     array: str
     dim: int
@@ -381,7 +381,7 @@ class Extent:
 
     @property
     def place(self) -> str:
-        """A phrase for messages that names the dimension, or the dimension's stride."""
+        """The phrase that messages use for the dimension or for its stride."""
         return f"{'the stride of ' if self.stride else ''}dimension {self.dim} of argument {self.array}"
 
 
@@ -417,7 +417,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with ``sources``: the extents of arrays that depend only on this size, or the strides."""
+        """Return the size with ``sources``: extents that depend only on this size, or strides if no extent does."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -428,8 +428,8 @@ class SizeParameter(NumberParameter):
             if sources:
                 return attrs.evolve(self, sources=tuple(sources))
         raise RequestError(
-            f"size {self.name} cannot be read from the arguments, because no param has an extent or stride of {self.name} (or a multiple of "
-            f"{self.name} plus a constant); declare such a param, or make the size a scalar"
+            f"size {self.name} cannot be read from the arguments, because no param has an extent or stride that is a multiple of "
+            f"{self.name} plus a constant; declare {self.name} as a scalar"
         )
 
     def read(self, argument: Any, binding: Binding) -> None:

@@ -249,8 +249,8 @@ class Recorder:
         for buffer, place in self._tensors.values():
             if buffer.allocated_addr.memory not in self._touched:
                 raise RequestError(
-                    f"kernel {self.name}: the tensor memory {buffer.name} is never allocated: before {place}, call "
-                    f"tcgen05_alloc({buffer.name}) by one warp, then a barrier"
+                    f"kernel {self.name}: tensor memory {buffer.name} is never allocated; before {place}, call "
+                    f"tcgen05_alloc({buffer.name}) in one warp, then a barrier in all warps"
                 )
 
 

@@ -46,7 +46,7 @@ class LocatedStatement:
 
 @frozen(eq=False)
 class Lowering:
-    """The inputs and results of lowering statements.
+    """The inputs and the results of lowering a kernel's statements.
 
     Attributes:
         known: block ids with the bounds of the grid, if it is known at build.
@@ -167,7 +167,7 @@ class Load:
 
 @frozen(eq=False)
 class Index:
-    """A statement that converts a run-time value to a symbolic integer. If ``clamp``, the integer is clamped."""
+    """A statement that converts a run-time value to a symbolic integer, clamped to its range if ``clamp``."""
 
     symbol: Symbol
     value: Value
@@ -250,7 +250,7 @@ class Loop:
 
 @frozen(eq=False)
 class If:
-    """A statement with a body. Only the threads in which a condition is true execute the body."""
+    """A statement with a body. Only the threads for which a condition is true execute the body."""
 
     condition: Condition
     body: list[LocatedStatement] = attrs.field(factory=list)

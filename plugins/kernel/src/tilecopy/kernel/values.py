@@ -135,8 +135,8 @@ class Value(RunTime):
             raise RequestError(f"{op} of {self.dtype} and {value.dtype}: the dtypes must be equal; cast one of them")
         if not conversion.computes(self.dtype):
             may_be_cast = conversion.converts(self.dtype)
-            hint = "no arithmetic: cast to float32 first" if may_be_cast else "neither arithmetic nor casts"
-            raise RequestError(f"{op} of {self.dtype}: the type supports {hint}")
+            hint = "arithmetic: cast to float32 first" if may_be_cast else "arithmetic or casts"
+            raise RequestError(f"{op} of {self.dtype}: the type does not support {hint}")
         return Value(self.dtype, op, (value, self) if swap else (self, value))
 
 
@@ -200,13 +200,13 @@ def why_not_held(number: float, dtype: DType) -> str | None:
     """Return why a dtype cannot hold a number, or None if the dtype can. Floats may be rounded."""
     if dtype.kind in "iub":
         if isinstance(number, float) and not number.is_integer():  # also NaN and infinities
-            return "it must be a whole number; cast a float value, or round it first"
+            return "the number must be whole; round it first"
         low, high = conversion.range_of(dtype)
-        return None if low <= number <= high else f"it must be from {low} to {high}"
+        return None if low <= number <= high else f"the number must be from {low} to {high}"
     largest = conversion.LARGEST.get(dtype.name)
     if largest is not None:
         finite = isinstance(number, int) or abs(number) != float("inf")
-        return f"the largest finite value is {largest!r}" if finite and abs(number) > largest else None
+        return f"the number must be from -{largest!r} to {largest!r}" if finite and abs(number) > largest else None
     return f"{dtype} does not support constants: view the buffer as an integer type of the same width"
 
 
@@ -232,12 +232,12 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
     if wanted.name in conversion.FLOAT8:
         if round != "nearest":
             raise RequestError(
-                f"cast to {wanted}: round must be 'nearest', the only rounding of PTX for this type, got {round!r}"
+                f"cast to {wanted}: round must be 'nearest', the only rounding mode of PTX for this type, got {round!r}"
             )
         if saturate is None:
             raise RequestError(
-                f"cast to {wanted}: saturate must be True (values past the range become the largest finite value) or False "
-                f"(they become {'NaN' if wanted.name.endswith('fn') else 'infinity'}), got None"
+                f"cast to {wanted}: saturate must be True (clamp to the largest finite value) or False "
+                f"(overflow becomes {'NaN' if wanted.name.endswith('fn') else 'infinity'}), got None"
             )
     to_integer = source.dtype.kind == "f" and wanted.kind != "f"
     rounding = "rz" if to_integer and round == "nearest" and saturate is None else ROUNDINGS[round]
@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return the swizzled element offset of one element in the buffer. In registers, the offset must be constant."""
+    """Return one element's offset in its buffer, in elements, with the swizzle. For a register, it must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
