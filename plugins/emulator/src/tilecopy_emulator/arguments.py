@@ -193,8 +193,8 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
                 )
             return _Block(name, bytearray(number))
     if parameter.bytes != 8 or (array is not None and type in DTYPES):
-        rule = f"the argument for {type or '.' + parameter.type} must be a number"
-        raise LaunchError(f"{place}: {rule}, got {short_repr(argument)}")
+        rule = f"the argument for {type or '.' + parameter.type} must be a number, got {short_repr(argument)}"
+        raise LaunchError(f"{place}: {rule}")
     if array is not None:
         _check_dtype(array.dtype, type, place)
     return _block_of(
@@ -238,8 +238,8 @@ def _block_of(value: Any, name: str, place: str) -> _Block:
         return _Block(name, bytearray(_number(parameter, value, f"{place}, {name}")), 4)
     plain = value if isinstance(value, np.generic) else _as_array(value, place)
     if plain is None or plain.dtype.hasobject:
-        rule = f"{name} must be a number, a Pointer, a Struct, an array or bytes"
-        raise LaunchError(f"{place}: {rule}, got {type(value).__name__} {short_repr(value)}")
+        rule = f"{name} must be a number, a Pointer, a Struct, an array or bytes, got {type(value).__name__} {short_repr(value)}"
+        raise LaunchError(f"{place}: {rule}")
     return _Block(name, bytearray(plain.tobytes()), plain.dtype.alignment)
 
 
@@ -263,8 +263,8 @@ def _target(target: Any, name: str, place: str) -> _Array | _Block:
         return _block_of(target, name, place)
     array = _as_array(target, place)
     if array is None:
-        rule = f"{name}: the target of a pointer must be an array, a Struct, a TensorMap or a list"
-        raise LaunchError(f"{place}: {rule}, got {type(target).__name__} {short_repr(target)}")
+        rule = f"{name}: the target of a pointer must be an array, a Struct, a TensorMap or a list, got {type(target).__name__} {short_repr(target)}"
+        raise LaunchError(f"{place}: {rule}")
     return _Array(name, array, *_span(array, place))
 
 

@@ -1,4 +1,4 @@
-"""The handlers of the bulk copy engine's instructions. An entry point registers these handlers with the emulator.
+"""The handlers of bulk and tensor copy instructions. An entry point registers these handlers with the emulator.
 
 ``cp.async.bulk`` (global to shared memory, shared to global, CTA to CTA, and the groups), ``cp.reduce.async.bulk``, prefetches, and tensor copies.
 """

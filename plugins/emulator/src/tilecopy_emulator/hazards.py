@@ -19,7 +19,7 @@ DIVERGENT = "divergent"
 """The cause of a hazard at a barrier that only some threads reach."""
 MOST_HAZARDS = 100
 """The largest number of hazards that one run reports."""
-COMPLETED, IN_VAIN = "the wait for it", "a wait that does not cover it"
+COMPLETED, IN_VAIN = "the wait for that operation", "a wait that does not cover that operation"
 """Relations of waits to a copy: a wait that completes it, and a wait that does not."""
 
 

@@ -1,4 +1,4 @@
-"""The livelock detector. It reports a loop that returns to an earlier state, and sets no limit on steps."""
+"""The livelock detector. It reports a loop that returns to an earlier state. The number of steps is not limited."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class LivelockDetector:
             self._look_at = 2 * self.loops
 
     def verdict(self) -> Blocked | None:
-        """Return :class:`Blocked` if a loop waits for another batch, else None. Raise the hazard of an endless loop."""
+        """Return :class:`Blocked` if a loop waits for another batch, else None. Raise a hazard for an endless loop."""
         if self._endless is None:
             return None
         machine, lanes, loads = self.machine, self._endless, self._deciders()[1]

@@ -445,8 +445,7 @@ class Mbarriers:
         name, what = barrier.name, "the wait must use a state that mbarrier.arrive returned"
         self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: {what}, got 0x{int(tokens[i]):x}", lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
-        what = f"the wait must be for phase {barrier.phase} or the previous phase"
-        say = lambda i: f"{name}: {what}, got phase {int(phases[i])}"  # noqa: E731
+        say = lambda i: f"{name}: the wait's phase must be {barrier.phase} or the one before, got {int(phases[i])}"  # noqa: E731
         self.machine.hazard_where(phases < barrier.phase - 1, "mbarrier", say, lanes, at)
         return phases
 

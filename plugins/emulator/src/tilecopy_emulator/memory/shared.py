@@ -246,7 +246,7 @@ class SharedMemory(ShadowedMemory):
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
         """Raise a hazard if an ordinary access touches a live mbarrier."""
         bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
-        what = "is in a live mbarrier; ordinary accesses must not touch it"
+        what = "must be used only by mbarrier operations: a live mbarrier is there"
         self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))} {what}", lanes)
 
     def check_read(

@@ -145,7 +145,7 @@ def place(
             place(c, raw, relocations, part, sizes[1:], at + index * prod(sizes[1:]) * size, type, line)
         return
     if sizes:
-        c.fail("the initial values of an array must be in braces", line)
+        c.fail("the initial values of an array must be in braces, got one value", line)
     if isinstance(item, Relocation):
         if size != 8:
             c.fail(f"a variable that holds an address must have 64 bits, got .{type}", line)
