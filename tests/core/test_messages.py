@@ -156,7 +156,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: declined("gmem_smem", memory("shared", (33, 1))[:, :], memory(shape=(33, 1))[:, :]),
             tc.NoVariantError,
-            "the 33 elements must be divisible by the 32 threads of the warp",
+            "the number of elements must be a multiple of the 32 threads of the warp, got 33 elements",
         ),
         (
             lambda: tc.Variant(name="v", op="copies", priority=1, summary="s", spaces=()),

@@ -377,16 +377,16 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
-        "m8n8: lane 1 must hold the element at offset 1 from the element of lane 0 in tile, as in a row of a matrix, got offset 8; a row-major "
+        "m8n8: the element of lane 1 must be at offset 1 from the element of lane 0 in tile, as in a matrix row, got offset 8; a row-major "
         'tile with rows of 16 bytes fits mma_fragment."m16n8k8", "A", "float32".\n',
     ),
     "pairs of float32": (
         lambda: moved(tc.mma_fragment("m16n8k8", "C", "float32"), (16, 8), swizzled((16, 8), mode=None), "float32"),
-        "lane 1 must hold the element at offset 1 from the element of lane 0 in tile.* got offset 2",
+        "the element of lane 1 must be at offset 1 from the element of lane 0 in tile.* got offset 2",
     ),
     "lanes that hold rows": (
         lambda: moved(TileLayout(S[(32, 8) : (1 @ laneid, 1)]), (32, 8), swizzled((32, 8), mode=None)),
-        "lane 1 must hold the element at offset 2 from the element of lane 0 in tile, .* got offset 8; m8n8.trans: lane 4 must hold the element .* got offset 32",
+        "the element of lane 1 must be at offset 2 from the element of lane 0 in tile, .* got offset 8; m8n8.trans: the element of lane 4 must be at .* got offset 32",
     ),
     "half of the lanes": (
         lambda: moved(TileLayout(S[(4, 4, 2) : (4 @ laneid, 1 @ laneid, 1)]), (4, 8), swizzled((4, 8), mode=None)),
@@ -398,7 +398,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "a swizzle of less than 16 bytes": (
         lambda: moved(HALF_A, (16, 16), tc.SwizzledLayout(tc.Swizzle(2, 2, 3), TileLayout(S[16, 16]))),
-        "at most 4 elements, a swizzle chunk, got 8",
+        "at most the 4 elements of a swizzle chunk, got 8 elements",
     ),
     "elements of 64 bits": (
         lambda: moved(tc.mma_fragment("m8n8k4", "A", "float64"), (8, 4), swizzled((8, 4), mode=None), "float64"),
@@ -437,7 +437,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
             swizzled((16, 8), mode=None),
             store=True,
         ),
-        "must be greater than 0, got 2:0",
+        "must be greater than 0, got a stride of 0 in 2:0",
     ),
     "stmatrix before sm_90": (
         lambda: moved(HALF_A, (16, 16), swizzled((16, 16), mode=None), store=True, target="sm_89"),
@@ -445,7 +445,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "registers that begin inside one": (
         lambda: moved(TileLayout(S[(8, 4, 2) : (4 @ laneid, 1 @ laneid, 1)] + 1), (8, 8), swizzled((8, 8), mode=None)),
-        "the first register element of each matrix must be a multiple of 2, got 1",
+        "each matrix must begin at a multiple of 2 register elements, got element 1",
     ),
 }
 

@@ -55,13 +55,13 @@ variant = Variant(
 
 
 def prefetch_copy(request: CopyRequest) -> CopyRequest | None:
-    """Return the request with the region of option ``prefetch`` as the source if the option is given, else None."""
+    """Return a copy request whose source is the region of option ``prefetch``. Return None without the option."""
     region = request.options.get("prefetch")
     return None if region is None else attrs.evolve(request, src=region)
 
 
 def prefetch_fits(request: CopyRequest) -> str | None:
-    """Check that the region of option ``prefetch`` could be copied to the request's destination."""
+    """Check that the region of option ``prefetch`` could be the source of a later copy to the same destination."""
     later = prefetch_copy(request)
     if later is None:
         return None
@@ -77,13 +77,13 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica, one_mbarrier, fits_one
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, PREDICATE)
 
 
 @frozen
 class BulkPartition:
-    """A frozen record of the bulk copies of a request, and of the prefetches into L2 for a later copy.
+    """A frozen record of a request's bulk copies and of its prefetches into L2 for a later copy.
 
     Attributes:
         copies: the bulk copies.

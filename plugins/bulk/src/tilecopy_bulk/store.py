@@ -29,7 +29,7 @@ PREDICATE = (valid_copy, whole_byte_elements, no_replica)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, PREDICATE)
 
 

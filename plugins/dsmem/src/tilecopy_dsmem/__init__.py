@@ -88,8 +88,8 @@ def remote_rank(request: CopyRequest) -> str | None:
     ctas = MAX_CLUSTER if request.cluster is None else request.cluster
     lower, upper = bounds_of(rank)
     if (lower is not None and lower >= ctas) or (upper is not None and upper < 0):
-        has = "a cluster has at most" if request.cluster is None else "the cluster has"
-        return f"option remote_cta_id must be a rank from 0 to {ctas - 1}, got {rank}: {has} {ctas} CTAs"
+        has = f"a cluster has at most {ctas} CTAs" if request.cluster is None else f"the cluster has {ctas} CTAs"
+        return f"option remote_cta_id must be a rank from 0 to {ctas - 1}, got {rank}: {has}"
     return None
 
 
@@ -107,7 +107,7 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, PREDICATE)
 
 

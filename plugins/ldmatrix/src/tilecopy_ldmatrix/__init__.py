@@ -84,7 +84,7 @@ def tilecopy_partition(request: CopyRequest) -> MatrixPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: MatrixPartition, ptx: PtxBuilder) -> None:
-    """Emit the ``ldmatrix`` or ``stmatrix`` instructions, for the warps that own elements."""
+    """Emit the ``ldmatrix`` or ``stmatrix`` instructions. Only the warps that own elements execute them."""
     store, local = request.src.buffer.space == "local", partition.fragment.buffer
     opcode = f"{'st' if store else 'ld'}matrix.sync.aligned.{partition.form.shape.format(partition.count)}"
     with by_owners(ptx, partition.warps, store=store):

@@ -1,4 +1,4 @@
-"""The forms of ldmatrix and stmatrix. Each form gives the lane and register of each element of one matrix."""
+"""The forms of ldmatrix and stmatrix, such as ``m8n8``. Each gives the lane and register of each matrix element."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROW_BYTES = 16
 
 @frozen
 class MatrixForm:
-    """A frozen record of one form of ldmatrix or stmatrix.
+    """A frozen record of one form of ldmatrix or stmatrix, such as ``m8n8.trans``.
 
     Attributes:
         shape: the modifiers of the opcode, with a placeholder for the number of matrices.

@@ -109,11 +109,11 @@ class MatrixPartition:
         )
 
     def offset(self, tid: Int) -> Int:
-        """Return the shared buffer's element offset of the row that a thread addresses in the first instruction."""
+        """Return the element offset of the row whose address a thread passes to the first instruction."""
         return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element: a ``(thread, register element)`` and a memory offset."""
+        """Return ``(destination, source)`` per element. Registers are ``(thread, element)``, memory is an offset."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -141,7 +141,7 @@ class MatrixPartition:
 
 
 def matrices(request: CopyRequest) -> MatrixPartition | Decline:
-    """Return the partition of a fragment into matrices, in the first form of the instruction that fits."""
+    """Return the partition of a fragment into matrices of the first form that fits. Return Decline if no form fits."""
     fragment, other = fragment_and_memory(request)
     layout, memory = fragment.sliced_layout(), slice_layout("shared operand", other)
     assert layout is not None
@@ -151,9 +151,9 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         return Decline(f"operand {other.buffer.name} must not have replicas, got {list(memory.replica)}")
     pairs = refine(layout.shard, memory.shard)
     if pairs is None:
-        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must divide into equal extents")
+        return Decline(f"{fragment} ({layout}) and {other} ({memory}) must share a factorization of their extents")
     if again := next((it for it, _ in pairs if it.stride == 0), None):
-        return Decline(f"the strides of {layout} must be greater than 0, got {again}")
+        return Decline(f"the strides of {layout} must be greater than 0, got a stride of 0 in {again}")
     if any(not isinstance(place.stride, int) for _, place in pairs):
         return Decline(f"the strides of {other} must be known when the kernel is built, got {memory}")
     warp_split = _warps_apart(layout, [(it, int(place.stride)) for it, place in pairs])
@@ -183,7 +183,7 @@ def _warps_apart(
         parts = _lanes_and_warps(fragment_iter, step)
         if parts is None:
             return Decline(
-                f"each iter of {layout} must select either a lane or a warp, got {fragment_iter} that selects both"
+                f"each iter of {layout} must select either a lane or a warp, but {fragment_iter} selects both"
             )
         pieces += parts[0]
         coarse += parts[1]
@@ -192,7 +192,7 @@ def _warps_apart(
         if it.axis != m and it.axis.finer == "thread":
             if it.axis == laneid or int(it.stride) % LANES:
                 return Decline(
-                    f"the register layout must not have replicas over lanes, because each lane holds its part of a matrix, got {layout}"
+                    f"the register layout must not have replicas over lanes, because each lane holds another part of a matrix, got {layout}"
                 )
             replicas.append(Iter(it.extent, int(it.stride) // LANES, WARPS_OF[it.axis]))
         else:
@@ -248,7 +248,7 @@ def _of_form(
     assert isinstance(base, int)
     loose = next((at for at in (base, *(piece.stride for piece in remaining)) if at % register_elems), None)
     if loose is not None:
-        return f"the first register element of each matrix must be a multiple of {register_elems}, got {loose}"
+        return f"each matrix must begin at a multiple of {register_elems} register elements, got element {loose}"
     chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
@@ -274,7 +274,7 @@ def _one_matrix(
         ):  # the instruction's next register, wherever the fragment has it
             half = next((p for p in remaining if p.axis == m and p.step == inner and p.extent % 2 == 0), None)
             if half is None or half.stride % register_elems:
-                return f"each lane must hold, in two registers, elements that are {inner} elements apart in {name}, but no two registers do"
+                return f"each lane must have two registers whose elements are {inner} elements apart in {name}, but has no such registers"
             _take_innermost(remaining, half, 2)
             parts = [0, half.stride]
         else:
@@ -286,8 +286,8 @@ def _one_matrix(
                 if piece.step != expected:
                     what = _WHAT[piece.axis]
                     return (
-                        f"{what} {piece.stride} must hold the element at offset {expected} from the element of {what} 0 in {name}, as in a row of a "
-                        f"matrix, got offset {piece.step}"
+                        f"the element of {what} {piece.stride} must be at offset {expected} from the element of {what} 0 in {name}, as in a matrix "
+                        f"row, got offset {piece.step}"
                     )
         inner *= it.extent
     inner = 1
@@ -311,7 +311,7 @@ def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] 
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"the layout must divide at {_WHAT[it.axis]} {at}, where part of a matrix begins, got {piece.extent} steps of stride {piece.stride}"
+            return f"the register layout must split at {_WHAT[it.axis]} {at}, because part of a matrix begins there, got {piece.extent} steps of stride {piece.stride}"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)

@@ -14,7 +14,7 @@ __all__ = ["KNOWN_VARIANTS", "install_line"]
 
 
 def install_line(package: str) -> str:
-    """Return the command that installs a package of this project."""
+    """Return the phrase of an error message that says how to install a package of this project."""
     folder = package.removeprefix("tilecopy-").replace("-", "_")
     return f"install {package} (from a checkout: pip install plugins/{folder})"
 

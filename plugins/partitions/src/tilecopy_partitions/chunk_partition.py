@@ -19,7 +19,7 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """A frozen record of bulk copies of ``chunk_bytes`` bytes each. ``rounds`` has shape ``(copies, 1, elements)``."""
+    """A frozen record of bulk copies of ``chunk_bytes`` bytes. ``rounds`` is a ``(copies, 1, elements)`` partition."""
 
     chunk_bytes: int
     rounds: VectorPartition
@@ -42,7 +42,7 @@ class ChunkPartition:
 
 
 def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
-    """Return the partition into the longest chunks that are contiguous in source and destination, or Decline.
+    """Return the partition into the longest chunks contiguous in source and destination. Return Decline if none fits.
 
     A chunk is a multiple of 16 bytes, and so is every start and step on both sides.
     """
@@ -53,7 +53,7 @@ def partition_chunks(request: CopyRequest) -> ChunkPartition | Decline:
         return src
     pairs = refine(dst.shard, src.shard)
     if pairs is None:
-        return Decline(f"the layouts of destination {dst} and source {src} must divide into equal extents")
+        return Decline(f"destination {dst} and source {src} must share a factorization of their extents")
     ordered = by_descending_stride(pairs)
     chunk, plain = _chunk_elems(dst, src, ordered)
     nbytes = chunk * request.src.buffer.dtype.bytes
@@ -81,7 +81,7 @@ def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operan
 
 
 def bulk_destination(ptx: PtxBuilder) -> str:
-    """Return the state space for the destination of a bulk or tensor load into the CTA's own shared memory.
+    """Return the destination's state space in a bulk or tensor load into the CTA's own shared memory.
 
     From sm_120 on, ptxas compiles ``shared::cluster`` to a call (``__cuda_syscall_...``) and ``shared::cta`` to an
     instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets use ``shared::cluster``.
@@ -90,16 +90,16 @@ def bulk_destination(ptx: PtxBuilder) -> str:
 
 
 def mapa(ptx: PtxBuilder, address: Address, rank: Int) -> Address:
-    """Return a shared address mapped to CTA ``rank`` of the cluster, in the ``shared::cluster`` window.
+    """Map a shared address to CTA ``rank`` of the cluster. Return the address in the ``shared::cluster`` window.
 
     Only the register is mapped: use an address with ``whole=True`` if its offset may be negative.
     """
     if address.space != "shared":
-        raise PtxError(f"mapa: the address must be in shared memory, got {address} in {address.space}")
+        raise PtxError(f"mapa: the address must be in shared memory, got {address} in {address.space} memory")
     cluster, lower = ptx.bindings.cluster, bounds_of(rank)[0]
     if cluster is not None and lower is not None and lower >= cluster:
         raise RequestError(
-            f"rank must be less than {cluster}, the cluster size of this kernel, got {short_repr(rank)}: pass a larger cluster= to build"
+            f"rank must be less than the cluster size {cluster} of this kernel, got {short_repr(rank)}: pass a larger cluster= to build"
         )
     if type(rank) is int and not 0 <= rank < 16:
         raise PtxError(f"mapa: rank must be from 0 to 15, got {short_repr(rank)}")
@@ -142,7 +142,7 @@ def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[I
     """Return why a start or an outer step is not a multiple of 16 bytes, or None."""
     buffer, size = region.buffer, region.buffer.dtype.bytes
     if buffer.align_bytes % ALIGN_BYTES:
-        return f"{what} {buffer.name} must be aligned to {ALIGN_BYTES} bytes for bulk copies, got {buffer.align_bytes}"
+        return f"{what} {buffer.name} must be aligned to {ALIGN_BYTES} bytes for bulk copies, got {buffer.align_bytes} bytes"
     for name, value in (("start", layout.offset_on(m)), ("buffer's storage offset", buffer.storage_offset)):
         if not is_multiple(value * size, ALIGN_BYTES):
             known = divisor_of(value) * size

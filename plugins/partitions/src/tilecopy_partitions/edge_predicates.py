@@ -67,7 +67,7 @@ def opposite(ptx: PtxBuilder, predicate: bool) -> bool: ...
 
 
 def opposite(ptx: PtxBuilder, predicate: Register | bool) -> Register | bool:
-    """Return the negation of a predicate, which is a bool or a predicate register."""
+    """Return the negation of a bool or of a predicate register."""
     if isinstance(predicate, bool):
         return not predicate
     return pure_once(ptx, ptx.blocks[-1], ("not", predicate), "not.pred", "pred", predicate)

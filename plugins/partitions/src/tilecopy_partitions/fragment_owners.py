@@ -1,4 +1,4 @@
-"""Conditions that select the threads that own elements of a register operand."""
+"""Conditions for the threads that own elements of a register operand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def axis_index(axis: Axis, tid: Int) -> Int:
 
 
 def by_thread(value: Int | Condition, cta_threads: int) -> Any:
-    """Return an array with the value of an integer or condition in each thread of a CTA."""
+    """Return an array with one value per thread of a CTA: the value of an integer or condition in that thread."""
 
     def number(operand: Int) -> Any:
         if not is_int_like(operand) or not all(map(is_thread_id, symbols_of(operand))):
@@ -134,7 +134,7 @@ def owned_fragment(request: CopyRequest) -> str | None:
 
 
 def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
-    """Return the reason if the scope's threads cannot own a register operand with this layout, else None."""
+    """Return why the scope's threads cannot own a register operand with this layout. Return None if they can."""
     fragment, _ = fragment_and_memory(request)
     name, kind, threads = fragment.buffer.name, request.scope.kind, thread_axes(fragment)
     for axis in threads:
@@ -144,14 +144,14 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         if isinstance(layout.offset_on(axis), Expr):
             return f"register operand {fragment}: the offset along {axis} must be constant, because it decides which threads own the box"
     if _overlap(threads):
-        return f"register operand {name} must not count the same threads on two axes, got {', '.join(a.name for a in threads)}"
+        return f"register operand {name} must not count the same threads on two axes, got axes {', '.join(a.name for a in threads)}"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
         return f"register operand {fragment}: register indices must be constant, got {layout}"
     for axis in threads:
         _, available = bounds_of(axis_index(axis, request.scope.tid))
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
-            return f"the layout's indices along {axis} must be at most {available}, the last index of the {kind}, got {last}"
+            return f"the layout's indices along {axis} must be at most the last index {available} of the {kind}, got {last}"
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
@@ -178,7 +178,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
         if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
             return f"add an offset along {axis} to the layout to select the thread that stores, such as layout=... + 0 @ {axis}"
-    return "give the layout axes that distinguish the threads"
+    return "use a layout whose axes distinguish the threads"
 
 
 def thread_axes(fragment: Region) -> list[Axis]:
@@ -208,7 +208,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return one digit of a thread's index per thread iter, or Decline if iters of one axis overlap."""
+    """Return one digit of a thread's index per iter along a thread axis. Return Decline if iters of an axis overlap."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout must not have replicas along the register axis m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [

@@ -7,7 +7,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 
 
 def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-    """Return the registers from element ``start_elem`` on if ``bits`` bits fill whole registers, else None."""
+    """Return the registers with ``bits`` bits from element ``start_elem`` on. Return None for parts of registers."""
     words = ptx.fragment(buffer)
     first, word = start_elem * buffer.dtype.bits, words[0].bits
     if first % word or bits % word:

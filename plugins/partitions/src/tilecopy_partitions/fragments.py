@@ -149,7 +149,7 @@ def tile_fragment(
     atom: Sequence[int] | None = None,
     warp_axis: Axis | None = None,
 ) -> TileLayout:
-    """Return the layout of a tile that repeats a fragment. Each warp owns one box of the tile, in row-major order.
+    """Return the layout of a tile that repeats a fragment. Each warp owns one box. Boxes are in row-major order.
 
     Args:
         fragment: the layout of one instruction's operand.

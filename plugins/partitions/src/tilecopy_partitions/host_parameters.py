@@ -26,7 +26,7 @@ def _keys(values: tuple[Int, ...]) -> tuple[object, ...]:
 
 @frozen
 class TensorMap:
-    """A frozen record of a tensor map of a global array (CUDA driver API, cuTensorMapEncodeTiled).
+    """A frozen record of a global array's tensor map (see cuTensorMapEncodeTiled in the CUDA driver API).
 
     The innermost dimension is first and contiguous. Integers may depend on sizes and scalars. Raises PtxError if an
     attribute is malformed or exceeds a limit of the hardware.
@@ -53,7 +53,7 @@ class TensorMap:
 
     @property
     def parameter_stem(self) -> str:
-        """The prefix of the parameter's name: the array's name and ``$map``. A caller's name has no ``$``."""
+        """The prefix of the parameter's name: the array's name and ``$map``. Names from callers have no ``$``."""
         return f"{self.array.name}$map"
 
     def needs_on(self, target: Target) -> Needs:
@@ -81,8 +81,8 @@ class TensorMap:
             raise PtxError(f"{what}: the dtype must be one of {', '.join(_WITH_NAN)} for fill nan, got {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: sizes must have 1 to 5 values, strides_bytes one value fewer than sizes and box as many as sizes, got {short_repr(self.sizes)}, "
-                f"{short_repr(self.strides_bytes)} and {short_repr(self.box)}"
+                f"{what}: sizes and box must have 1 to 5 values each and strides_bytes one value fewer, got sizes {short_repr(self.sizes)}, "
+                f"strides_bytes {short_repr(self.strides_bytes)} and box {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:
             raise PtxError(f"{what}: element_strides must have {rank} values, got {short_repr(self.element_strides)}")

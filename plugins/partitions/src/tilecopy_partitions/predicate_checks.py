@@ -16,7 +16,7 @@ Check = Callable[[CopyRequest], str | None]
 RELAXED = Option(
     "relaxed",
     (bool,),
-    "True if other CTAs may write the same values to the same elements of global memory (stores are then st.relaxed.gpu)",
+    "True if other CTAs may write the same values to the same elements of global memory; stores then use st.relaxed.gpu",
     default=False,
 )
 """For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of
@@ -66,13 +66,13 @@ def relaxed_to_global(request: CopyRequest) -> str | None:
 
 
 def mbarrier_of(request: CopyRequest) -> Region | None:
-    """Return the mbarrier of option ``mbar`` as a region if the option is given, else None."""
+    """Return the mbarrier of option ``mbar`` as a region. Return None without the option."""
     mbar = request.options.get("mbar")
     return mbar[0] if isinstance(mbar, Buffer) else mbar
 
 
 def one_mbarrier(request: CopyRequest) -> str | None:
-    """Check that option ``mbar``, if given, is one mbarrier in shared memory."""
+    """Check that option ``mbar`` is one mbarrier in shared memory or is not given."""
     mbar = mbarrier_of(request)
     if mbar is not None and (mbar.buffer.space != "shared" or mbar.buffer.dtype.bits != 64 or mbar.size != 1):
         return f"option mbar must be one mbarrier in shared memory, such as mbar[0], got {mbar!r}"
@@ -82,7 +82,7 @@ def one_mbarrier(request: CopyRequest) -> str | None:
 def fits_one_phase(request: CopyRequest) -> str | None:
     """Check that one phase of an mbarrier can count all bytes of the copy."""
     if request.src.nbytes > MBARRIER_TX_LIMIT:
-        return f"a copy must have at most {MBARRIER_TX_LIMIT} bytes, the most that one mbarrier phase counts, got {request.src.nbytes}"
+        return f"a copy must have at most {MBARRIER_TX_LIMIT} bytes, because one mbarrier phase counts no more, got {request.src.nbytes} bytes"
     return None
 
 
@@ -90,5 +90,5 @@ def divides_threads(request: CopyRequest) -> str | None:
     """Check that the element count is a multiple of the scope's thread count."""
     count, threads = request.dst.size, request.scope.threads
     if count % threads:
-        return f"the {count} elements must be divisible by the {threads} threads of the {request.scope.kind}"
+        return f"the number of elements must be a multiple of the {threads} threads of the {request.scope.kind}, got {count} elements"
     return None

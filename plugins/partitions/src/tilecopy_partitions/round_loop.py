@@ -103,7 +103,7 @@ def _limit(partition: VectorPartition) -> int:
 
 
 def masked_access(address: Address, mask: Register | bool, fill: tuple[int, ...] | None = None) -> Access | Address:
-    """Return an access to ``address`` for the threads in which ``mask`` (a predicate register or True) is true."""
+    """Return an access to ``address`` for threads whose ``mask`` is true. The mask is True or a predicate register."""
     return Access(address, mask, fill) if isinstance(mask, Register) else address
 
 
@@ -116,11 +116,11 @@ class Masks:
         self._target = [guard for guard in partition.guards if guard not in self._source]
 
     def source(self, turn: Int) -> Register | bool:
-        """Return a predicate or a bool that is true if the thread's vector is inside the source."""
+        """Return a predicate or a bool that is true if the thread's vector is in bounds in the source."""
         return self._all(self._source, turn)
 
     def target(self, turn: Int) -> Register | bool:
-        """Return a predicate or a bool that is true if the thread has a vector inside the destination in this round."""
+        """Return a predicate or a bool that is true if the thread has an in-bounds vector to write in this round."""
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:

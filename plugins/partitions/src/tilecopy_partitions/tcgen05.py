@@ -11,7 +11,7 @@ from tilecopy_core.ptx import pure_once
 def matrix_descriptor(
     ptx: PtxBuilder, buffer: Buffer, ldo: int, sdo: int, swizzle: int, start_elems: Int = 0
 ) -> Register:
-    """Return the 64-bit shared-memory matrix descriptor (PTX ISA 9.7.16.4.1) of rows that begin at an element of a buffer.
+    """Return the 64-bit matrix descriptor (PTX ISA 9.7.16.4.1) of rows in shared memory that begin at ``start_elems``.
 
     It is encoded once per kernel for the start of the buffer's memory; the offset of the first row is added to that, and what varies
     of it once per block.
@@ -30,7 +30,7 @@ def matrix_descriptor(
             f"matrix_descriptor: rows must begin at a multiple of 16 bytes of shared memory, got element {start_elems} of {buffer!r}"
         )
     if swizzle % 2:
-        raise PtxError(f"matrix_descriptor: swizzle must be 0, 2, 4 or 6, got {swizzle}")
+        raise PtxError(f"matrix_descriptor: the swizzle code must be 0, 2, 4 or 6, got {swizzle}")
     root, key = ptx.blocks[0], (buffer.memory, ldo, sdo, swizzle)
     start = ptx.bindings.shared_base(ptx, buffer)
     unit = pure_once(ptx, root, ("unit", buffer.memory), "bfe.u32", "b32", start, 4, 14)
@@ -76,7 +76,7 @@ def plus_columns(ptx: PtxBuilder, base: Register, column: Int) -> Register:
 def cp(
     ptx: PtxBuilder, address: Register, descriptor: Register, cta_group: int = 1, shape: str = "32x128b.warpx4"
 ) -> None:
-    """Emit one ``tcgen05.cp`` of the given shape, such as ``4x256b``, from shared memory to tensor memory."""
+    """Emit one ``tcgen05.cp`` from shared to tensor memory. An example of ``shape`` is ``4x256b``."""
     if descriptor.type != "b64" or address.type != "b32":
         raise PtxError(
             f"tcgen05.cp: the operands must be a 32-bit address and a 64-bit descriptor, got {address} and {descriptor}"

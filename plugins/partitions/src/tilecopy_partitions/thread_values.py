@@ -46,7 +46,7 @@ def thread_values(request: CopyRequest, fragment: Region) -> ThreadValues:
 
 
 def element_places(layout: TileLayout) -> dict[str, IntArray]:
-    """Return, for each axis of a layout, one index per replica and element. Run-time offsets count as 0."""
+    """Return a dict from axis name to an array of indices, one per replica and element. Run-time offsets count as 0."""
     copies = list(product(*(range(it.extent) for it in layout.replica)))
     flat, inner = np.arange(layout.size), layout.size
     places = dict[str, IntArray]()

@@ -1,4 +1,4 @@
-"""Partitions of a copy's elements over rounds, threads and vectors, shared by several variants."""
+"""Partitions of a copy's elements over rounds, threads and vectors. Several variants use them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Side:
         return self.layout.swizzle
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
-        """Return the element offset (before the swizzle) of a thread's vector in one round."""
+        """Return the element offset of a thread's vector in one round, before the swizzle."""
         return self.layout.along(m, (round_index * shape[1] + thread) * shape[2])
 
 
@@ -60,7 +60,7 @@ class Guard:
 
     @classmethod
     def of(cls, region: Region, dim: int) -> Guard | None:
-        """Return the bounds check of dimension ``dim`` if the region may be out of bounds there, else None."""
+        """Return the bounds check of dimension ``dim``. Return None if the region is always in bounds there."""
         ends = region.exceeds(dim)
         if not any(ends):
             return None
@@ -70,7 +70,7 @@ class Guard:
 
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
-        """Return the bounds check that masks vectors past the last element of the copy in the last round."""
+        """Return the bounds check of the last round. It masks vectors past the last element of the copy."""
         order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
@@ -85,7 +85,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return the reason if a vector of ``vec`` elements may be only partly in bounds, else None."""
+        """Return why a vector of ``vec`` elements may be only partly in bounds. Return None if it cannot be."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -160,7 +160,7 @@ class VectorPartition:
 
 
 def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
-    """Return the memory layout of a region's box if the box has one, else Decline."""
+    """Return the memory layout of a region's box. Return Decline if the box has none."""
     layout, buffer = region.sliced_layout(), region.buffer
     if layout is None:
         return Decline(f"{operand} {region} must not split an extent of its layout, got {buffer.layout}")
@@ -173,7 +173,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
 
 
 def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
-    """Return the iters of several layouts split into equal extents, in logical order, or None if no split exists."""
+    """Split the iters of several layouts into equal extents, in logical order. Return None if no split exists."""
     stacks = [list(fuse(side)) for side in sides]
     pairs: list[Pair] = []
     while all(stacks):
@@ -190,7 +190,7 @@ def refine(*sides: Sequence[Iter]) -> list[Pair] | None:
 
 
 def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = False) -> list[Pair]:
-    """Return iter pairs by descending stride of the first iter. Symbolic strides are first, stride 0 is last."""
+    """Return iter pairs sorted by descending stride of the first iter. Symbolic strides are first, stride 0 is last."""
 
     def key(pair: Pair) -> tuple[int, int]:
         stride = pair[0].stride
@@ -223,7 +223,7 @@ class Run:
     swizzle: Swizzle | None = None
 
     def why_not_width(self, bits: int) -> str | None:
-        """Return the reason if vectors of ``bits`` bits do not fit, else None."""
+        """Return why vectors of ``bits`` bits do not fit. Return None if they fit."""
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
@@ -246,16 +246,16 @@ class Run:
                 if not is_multiple(at, vec):
                     return f"{buffer.name}: the {what} must be a multiple of {vec} elements, got {at}, a multiple of {divisor_of(at)}"
             if self.swizzle is not None and vec > self.swizzle.chunk_elems:
-                return f"{buffer.name}: a vector must have at most {self.swizzle.chunk_elems} elements, a swizzle chunk, got {vec}"
+                return f"{buffer.name}: a vector must have at most the {self.swizzle.chunk_elems} elements of a swizzle chunk, got {vec} elements"
         if buffer.space in ("global", "shared") and buffer.align_bytes % (bits // 8):
-            return f"{buffer.name} must be aligned to {bits // 8} bytes for vectors of {bits} bits, got {buffer.align_bytes}"
+            return f"{buffer.name} must be aligned to {bits // 8} bytes for vectors of {bits} bits, got {buffer.align_bytes} bytes"
         return None
 
 
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the widest vector in bits and the reasons against wider vectors, or Decline if no vector fits.
+    """Return the largest vector width in bits and the reasons against larger ones. Return Decline if none fits.
 
     ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """

@@ -52,7 +52,7 @@ FRAGMENT_PREDICATE = (*VALID, why_not_fragment)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, FRAGMENT_PREDICATE if "local" in request.spaces else PREDICATE)
 
 

@@ -27,17 +27,17 @@ variant = Variant(
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check of variant ragged that fails, or Accept."""
+    """Return Accept if every check of variant ragged passes, else Decline with the reason of the first that fails."""
     return first_failure(request, PREDICATE)
 
 
 @hookimpl
 def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
-    """Return the partition ``[outer, threads, vec]``. Its last round may be short."""
+    """Return the partition ``[outer, threads, vec]``. The last round may copy fewer elements."""
     return ragged_partition(request)
 
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Emit one ``cp.async`` per round, or a load and a store for 1 or 2 bytes. The last round has bounds checks."""
+    """Emit one ``cp.async`` per round, or a load and a store for 1- or 2-byte vectors. The last round is checked."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

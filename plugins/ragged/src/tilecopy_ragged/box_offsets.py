@@ -18,7 +18,7 @@ def coordinates_of(flat: Int, extents: Sequence[int]) -> list[Int]:
 
 
 def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
-    """Return the element offset in a buffer, before the swizzle, for coordinates that are in bounds."""
+    """Return the offset of an element in a buffer, before the swizzle. Its coordinates must be in bounds."""
     if not isinstance(buffer.layout, TileLayout):  # of a shape known at launch: one stride per dimension
         return buffer.layout.offset_of(coordinates)
     index: Int = 0
@@ -30,7 +30,7 @@ def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
 
 
 def why_not_memory(operand: str, buffer: Buffer) -> str | None:
-    """Return a message if a buffer's layout has strides along axes other than memory, else None."""
+    """Return an error message for a layout with strides along axes other than memory. Return None for other layouts."""
     named = ", ".join(axis.name for axis in buffer.layout.axes if axis != m)
     if named:
         return f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
@@ -38,7 +38,7 @@ def why_not_memory(operand: str, buffer: Buffer) -> str | None:
 
 
 def why_unaligned(buffer: Buffer) -> str | None:
-    """Return a message if an access to one element of a buffer may be misaligned, else None."""
+    """Return an error message for a buffer whose elements may be misaligned. Return None for other buffers."""
     needed = buffer.dtype.bytes
     if buffer.align_bytes % needed:
         return f"{buffer.name} must be aligned to {needed} bytes for its elements, got align_bytes={buffer.align_bytes}"
@@ -46,7 +46,7 @@ def why_unaligned(buffer: Buffer) -> str | None:
 
 
 def tile_layout(region: Region) -> TileLayout:
-    """Return the layout of a region's buffer, or the layout of the box if the buffer's shape is symbolic."""
+    """Return the layout of a region's buffer. If the buffer's shape is symbolic, return the layout of the box."""
     whole = region.buffer.layout
     layout = whole if isinstance(whole, TileLayout) else region.sliced_layout()
     assert layout is not None

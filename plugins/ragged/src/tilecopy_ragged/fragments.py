@@ -54,7 +54,7 @@ class FragmentElements:
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the fragment per thread."""
+        """The number of 32-bit registers that each thread has for the fragment."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
@@ -65,7 +65,7 @@ class FragmentElements:
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return each ``(destination, source)``: a ``(thread, register element)``, a memory offset, or None to fill."""
+        """Return ``(destination, source)`` pairs. A register is ``(thread, element)``, memory an offset, fill None."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)
@@ -77,7 +77,7 @@ class FragmentElements:
         facing = _facing(other, fragment)
 
         def place_at(steps: Sequence[int]) -> int | None:
-            """Return an element's offset in the other operand if the element is in bounds, else None."""
+            """Return an element's offset in the other operand. Return None if the element is out of bounds."""
             coordinates = [start + (steps[facing[dim]] if dim in facing else 0) for dim, start in enumerate(starts)]
             if not all(0 <= c < n for c, n in zip(coordinates, sizes, strict=True)):
                 return None
@@ -107,13 +107,13 @@ def _facing(other: Region, fragment: Region) -> dict[int, int]:
 
 
 def why_not_fragment(request: CopyRequest) -> str | None:
-    """Return the reason if the operands cannot be copied element by element, else None."""
+    """Return why the operands cannot be copied element by element. Return None if they can."""
     fragment, other = fragment_and_memory(request)
     layout, name = tile_layout(fragment), fragment.buffer.name
     if layout.swizzle is not None:
         return f"the layout of register operand {name} must not have a swizzle, because registers have no addresses"
     if any(it.axis == m for it in layout.replica) or other.buffer.layout.replica:
-        return f"{fragment} and {other} must not have replicas in memory"
+        return f"{fragment} and {other} must not have replicas in memory, got {list(layout.replica)} and {list(other.buffer.layout.replica)}"
     if why := why_not_memory("the other operand", other.buffer):
         return why
     return why_unaligned(other.buffer) or why_no_owners(request, layout)
@@ -141,7 +141,7 @@ def fragment_elements(request: CopyRequest) -> FragmentElements | Decline:
 
 
 def emit_fragment(request: CopyRequest, partition: FragmentElements, ptx: PtxBuilder) -> None:
-    """Emit one bounds-checked access per register, then stores that fill elements that no thread holds."""
+    """Emit one bounds-checked access per register, then stores to fill elements that no thread holds."""
     _emit_registers(request, partition, ptx)
     if request.src is partition.fragment:
         _fill_beyond(request, partition, ptx)

@@ -1,4 +1,4 @@
-"""Partitions whose last round may be short. A box without a layout has element offsets computed from coordinates."""
+"""Partitions whose last round may copy fewer elements. Without a layout, element offsets come from coordinates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Scattered(Side):
     """A frozen record of an operand whose box has no layout. Element offsets are computed from coordinates."""
 
     def offset(self, round_index: Int, thread: Int, shape: tuple[int, int, int]) -> Int:
-        """Return the element offset, before the swizzle, of a thread's element in one round."""
+        """Return the offset of a thread's element in one round, before the swizzle."""
         steps = coordinates_of(round_index * shape[1] + thread, self.region.extents)
         return place_of(self.region.buffer, [s + step for s, step in zip(self.region.starts, steps, strict=True)])
 

@@ -38,7 +38,7 @@ PREDICATE = (
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     why = fragment_inside(request)
     return Decline(why) if why else first_failure(clip_to_fragment(request), PREDICATE)
 
@@ -51,5 +51,5 @@ def tilecopy_partition(request: CopyRequest) -> FragmentPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """Emit vector accesses into and out of the fragment's registers."""
+    """Emit vector loads into the fragment's registers or vector stores from them."""
     emit(request, partition, ptx)

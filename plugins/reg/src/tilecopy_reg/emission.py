@@ -19,7 +19,7 @@ from .partition import FragmentPartition
 
 
 def emit(request: CopyRequest, partition: FragmentPartition, ptx: PtxBuilder) -> None:
-    """Emit one access per vector, for the threads that own elements. Add a branch for edge tiles if needed."""
+    """Emit one access per vector in the threads that own elements. Add a branch for edge tiles if needed."""
     store, edge = request.src.buffer.space == "local", partition.edge
     with by_owners(ptx, partition.digits, store=store):
         if edge is None:

@@ -80,7 +80,7 @@ class FragmentPartition:
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the fragment per thread."""
+        """The number of 32-bit registers that each thread has for the fragment."""
         return self.fragment.buffer.registers_per_thread
 
     def summary(self) -> str:
@@ -96,11 +96,11 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the part of bounds check ``number``'s coordinate that depends on the thread's index."""
+        """Return the part of a coordinate in bounds check ``number`` that depends on the thread's index."""
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return each ``(destination, source)``: a ``(thread, register element)``, a memory offset, or None to fill."""
+        """Return ``(destination, source)`` pairs. A register is ``(thread, element)``, memory an offset, fill None."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
@@ -125,7 +125,7 @@ class FragmentPartition:
 
 
 def clip_to_fragment(request: CopyRequest) -> CopyRequest:
-    """Return the request restricted to the part of the box that is inside the fragment."""
+    """Return the request with its box clipped to the bounds of the fragment."""
     fragment, other = fragment_and_memory(request)
     if not request.may_exceed_bounds or any(isinstance(start, Expr) for start in fragment.starts):
         return request
@@ -148,21 +148,21 @@ def clip_to_fragment(request: CopyRequest) -> CopyRequest:
 
 
 def fragment_inside(request: CopyRequest) -> str | None:
-    """Check that the register operand's box is inside the fragment, or that elements outside need no copy."""
+    """Check that the register operand's box is in bounds, or that elements out of bounds need no copy."""
     fragment, _ = fragment_and_memory(request)
     dims = [dim for dim in range(len(fragment.starts)) if request.may_exceed_bounds and any(fragment.exceeds(dim))]
     if dims and any(any(fragment_and_memory(clip_to_fragment(request))[0].exceeds(dim)) for dim in dims):
-        return f"{fragment} must be inside dimension {dims[0]} of the register operand, because elements outside have no registers: copy the part inside"
+        return f"{fragment} must be in bounds in dimension {dims[0]} of the register operand, because elements out of bounds have no registers: copy only the part in bounds"
     if dims and request.src is fragment and request.fill is not None:
         return (
-            f"{fragment} must be inside dimension {dims[0]} of the register operand, because no thread fills elements outside: "
-            'pass outside="keep", use a fragment of the whole box, or use the variant ragged'
+            f"{fragment} must be in bounds in dimension {dims[0]} of the register operand, because no thread fills elements out of bounds: "
+            'pass outside="keep" or use the variant ragged'
         )
     return None
 
 
 def sliced_other(request: CopyRequest) -> str | None:
-    """Check that the memory operand's box has a layout over memory, without replicas."""
+    """Check that the memory operand's box has a layout over memory and has no replicas."""
     _, other = fragment_and_memory(request)
     cut = slice_layout("destination" if other is request.dst else "source", other)
     if isinstance(cut, Decline):
@@ -173,7 +173,7 @@ def sliced_other(request: CopyRequest) -> str | None:
 
 
 def fragment_partition(request: CopyRequest) -> FragmentPartition | Decline:
-    """Return the partition of the register layout with the widest vector.
+    """Return the partition of the register layout into the widest vectors. Return Decline if no vector fits.
 
     If the memory operand may overhang, ``edge`` has the widest vectors that are wholly inside or outside.
     """
@@ -196,7 +196,7 @@ def _induce_partition(request: CopyRequest, guards: tuple[Guard, ...]) -> Fragme
     assert isinstance(memory, TileLayout)
     pairs = refine(layout.shard, memory.shard, *(guard.coordinates.shard for guard in guards))
     if pairs is None:
-        return Decline(f"the layouts of {fragment} ({layout}) and {other} ({memory}) must divide into equal extents")
+        return Decline(f"{fragment} ({layout}) and {other} ({memory}) must share a factorization of their extents")
     digits = digits_of([pair for pair in pairs if pair[0].axis != m], layout, thread_axes(fragment))
     if isinstance(digits, Decline):
         return digits

@@ -40,7 +40,7 @@ PREDICATE = (scope_in("thread", "warp", "warpgroup", "cta"), valid_copy, whole_b
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, PREDICATE)
 
 

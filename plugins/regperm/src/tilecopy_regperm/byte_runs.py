@@ -38,12 +38,12 @@ class FragmentPermutation:
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the larger fragment per thread."""
+        """The number of 32-bit registers that each thread has for the larger fragment."""
         return max(self.dst.buffer.registers_per_thread, self.src.buffer.registers_per_thread)
 
     @property
     def written(self) -> str:
-        """The number of written registers, as a phrase for the end of a summary."""
+        """A phrase for the written registers, such as ``into 4 registers of 32 bits in each of 32 threads``."""
         count = len({field.register for field in self.fields})
         return f"into {count} registers of {word_bytes(self.dst.buffer) * 8} bits in each of {self.threads} threads"
 

@@ -74,7 +74,7 @@ def _same_threads(request: CopyRequest) -> dict[int, int] | None:
 
 
 def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
-    """Return the source register of each destination register. Return Decline if an element must change threads.
+    """Return the source register of each destination register. Return Decline if an element must leave its thread.
 
     Both are element offsets.
     """
@@ -94,14 +94,14 @@ def own_registers(request: CopyRequest) -> dict[int, int] | Decline:
             other, where = pairs[into]
             return Decline(
                 f"all threads must permute their registers in the same way, but register element {into} of {request.dst.buffer.name} comes from "
-                f"register element {other} of {request.src.buffer.name} in thread {where} and from {out_of} in thread {thread}"
+                f"register element {other} of {request.src.buffer.name} in thread {where} and from register element {out_of} in thread {thread}"
             )
         pairs[into] = out_of, thread
     return {into: out_of for into, (out_of, _) in pairs.items()}
 
 
 def elsewhere(request: CopyRequest, element_map: ElementMap, row: int) -> str:
-    """Return a phrase for messages: the thread that needs the element of a row, and the threads that hold it."""
+    """Return a phrase that names the thread that needs an element and the threads that hold the element."""
     element, thread = int(element_map.element[row]), int(element_map.thread[row])
     src = thread_values(request, request.src)
     holders = sorted({int(t) for t in src.thread[src.element == element]})

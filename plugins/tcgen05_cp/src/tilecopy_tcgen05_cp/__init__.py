@@ -22,7 +22,7 @@ variant = Variant(
     spaces=(("shared", "tmem"),),
     features=("tcgen05",),
     options=(
-        Option("cta_group", (int,), "1 or 2, the number of participating CTAs; default: the kernel's cta_group, or 1"),
+        Option("cta_group", (int,), "the number of participating CTAs, 1 or 2; default: the kernel's cta_group, or 1"),
     ),
     completion="tcgen05_commit",
     completion_steps=(
@@ -45,7 +45,7 @@ def has_address(request: CopyRequest) -> str | None:
 def element_width(request: CopyRequest) -> str | None:
     """Check that elements have from 4 to 64 bits, so that a row of 128 bits has several elements."""
     dtype = request.src.buffer.dtype
-    return f"elements must have 4 to 64 bits, got {dtype.bits} ({dtype})" if dtype.bits > 64 else None
+    return f"elements must have 4 to 64 bits, got {dtype.bits}-bit {dtype}" if dtype.bits > 64 else None
 
 
 def group_of(request: CopyRequest) -> int:
@@ -73,7 +73,7 @@ PREDICATE = (valid_copy, element_width, has_address, cta_group)
 
 @hookimpl
 def tilecopy_predicate(request: CopyRequest) -> Verdict:
-    """Return Decline with the reason of the first check that fails, or Accept."""
+    """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
     return first_failure(request, PREDICATE)
 
 

@@ -159,7 +159,7 @@ class AtomPartition:
 
 
 def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
-    """Return the ``tcgen05.cp`` instructions of the first shape that fits, or Decline if no shape fits."""
+    """Return the ``tcgen05.cp`` instructions of the first shape that fits. Return Decline if no shape fits."""
     source = slice_layout("source", request.src)
     if isinstance(source, Decline):
         return source
@@ -175,7 +175,7 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
         return Decline(f"the strides of source and destination must be known when the kernel is built, got {varying}")
     pairs = refine(target.shard, source.shard)
     if pairs is None:
-        return Decline(f"the layouts of destination {target} and source {source} must divide into equal extents")
+        return Decline(f"destination {target} and source {source} must share a factorization of their extents")
     columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):
@@ -270,7 +270,7 @@ def _atoms(
             return f"the rows of lane {lane} must begin at a multiple of {per_unit} elements (16 bytes), got element {beyond}"
         at = beyond * bits // 8 + shared
         if period > UNIT_BYTES and (first_byte + at) % period >= room:
-            return f"each tcgen05.cp must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of the swizzle atom"
+            return f"each tcgen05.cp must begin in the first row of a swizzle atom, got byte {(first_byte + at) % period} of the atom"
         first = (begin + column) * ROW_COLUMNS // per_unit
         lower, upper = bounds_of(first)
         if (lower or 0) > COLUMNS - ROW_COLUMNS * shape.units or (upper is not None and upper < 0):
@@ -306,14 +306,14 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
             (source.swizzle or plain) == needed,
             f"the layout must have the {name} swizzle {needed} for a row stride of {pitch_bytes} bytes, got {source.swizzle}",
         ),
-        (buffer.align_bytes % period == 0, f"the buffer must be aligned to {period} bytes, got {buffer.align_bytes}"),
+        (buffer.align_bytes % period == 0, f"align_bytes must be a multiple of {period}, got {buffer.align_bytes}"),
         (
             is_multiple(buffer.storage_offset * bits, period * 8),
             f"the storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
-            f"the stride of 8-row groups must be a multiple of {period} from 0 to {most_bytes} bytes, got {group_bytes} bytes",
+            f"the stride of 8-row groups must be a multiple of {period} bytes from 0 to {most_bytes} bytes, got {group_bytes} bytes",
         ),
     )
     return next((f"source {buffer.name}: {why}" for holds, why in rules if not holds), None)
@@ -373,7 +373,7 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
         if column % per_unit or shared % per_unit:
             return (
-                f"each tcgen05.cp must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) of the destination and of 16 bytes of the source, got element {column} and "
+                f"each tcgen05.cp must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) of the destination and at a multiple of 16 bytes of the source, got element {column} and "
                 f"byte {shared * bits / 8:g}"
             )
         units.append((column, shared * bits // 8))

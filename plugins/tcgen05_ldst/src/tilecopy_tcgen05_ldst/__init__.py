@@ -20,9 +20,9 @@ WAIT = Option(
 
 
 def element_width(request: CopyRequest) -> str | None:
-    """Check that elements have 8, 16 or 32 bits, so that each is inside one 32-bit register."""
+    """Check that elements have 8, 16 or 32 bits, so that no element spans two 32-bit registers."""
     dtype = request.src.buffer.dtype
-    return None if dtype.bits in (8, 16, 32) else f"elements must have 8, 16 or 32 bits, got {dtype.bits} ({dtype})"
+    return None if dtype.bits in (8, 16, 32) else f"elements must have 8, 16 or 32 bits, got {dtype.bits}-bit {dtype}"
 
 
 def has_address(request: CopyRequest) -> str | None:
@@ -61,7 +61,7 @@ class Transfers:
 
     @hookimpl
     def tilecopy_predicate(self, request: CopyRequest) -> Verdict:
-        """Return Decline with the reason of the first check that fails, or Accept."""
+        """Return Accept if every check passes, else Decline with the reason of the first check that fails."""
         return first_failure(request, PREDICATE)
 
     @hookimpl

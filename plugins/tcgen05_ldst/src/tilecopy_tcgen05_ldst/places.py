@@ -96,9 +96,7 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
     if any(isinstance(it.stride, Expr) for it in (*there.shard, *there.replica)):
         return f"{tensor.buffer.name}: strides must be known when the kernel is built, got {there}"
     if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
-        return (
-            f"{tensor}: the first lane must be known when the kernel is built, because a warp can only access 32 lanes"
-        )
+        return f"{tensor}: the first lane must be known when the kernel is built, because a warp can only access 32 lanes, got lane {there.offset_on(TLane)}"
     if any(it.axis == TCol for it in there.replica):
         return f"{tensor.buffer.name} must not have replicas along TCol, because an instruction copies each register once, got {there}"
     if any(it.axis == m for it in own.replica):
@@ -113,7 +111,7 @@ def _threads(request: CopyRequest, there: TileLayout) -> Array | Decline:
         threads = max([threads, *(1 + (symbol.upper or 0) for symbol in symbols_of(there.offset_on(TLane)))])
     if threads % LANES:
         return Decline(
-            f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute tcgen05.ld and st"
+            f"the last warp of scope {request.scope} must have {LANES} threads, because all lanes of a warp execute tcgen05.ld and st, got {threads % LANES} threads"
         )
     mask = request.active.mask
     return np.flatnonzero(np.ones(threads, bool) if mask is None else np.array(mask))
@@ -146,12 +144,12 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
     if (counts > 1).any():
         _, lane, at = (int(i) for i in written_places[:, int(np.argmax(counts > 1))])
         return (
-            f"a store must write each element once, but {int(counts.max())} registers of {fragment.buffer.name} hold the element at lane {lane}, "
-            f"element {at} from the start of {tensor}"
+            f"a store must write each element once, but {int(counts.max())} registers of {fragment.buffer.name} hold the same element of {tensor}: "
+            f"lane {lane}, {at} elements after the first column"
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
-        return f"the threads that execute the copy must hold all {places} elements of {tensor}, including replicas, but hold {written}"
+        return f"the threads that execute the copy must hold all {places} elements and replicas of {tensor}, but hold {written}"
     return None
 
 

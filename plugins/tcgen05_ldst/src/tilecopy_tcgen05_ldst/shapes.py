@@ -1,4 +1,4 @@
-"""The shapes of tcgen05.ld and st (PTX ISA 9.7.16.2.3), and the shape that each register fits."""
+"""The shapes of tcgen05.ld and st (PTX ISA 9.7.16.2.3), and a function that finds the shape for each register."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def most(self) -> int:
-        """The largest repeat count, which uses 128 registers per thread."""
+        """The largest repeat count. It uses 128 registers per thread."""
         return 128 // len(self.slots)
 
 
@@ -70,7 +70,7 @@ class Fit:
 
 
 def fits(lanes: Array, columns: Array, scale: int) -> list[Fit | None]:
-    """Return the shape that each register fits, from the register's lane and column in each of 32 threads.
+    """Return the shape that each register fits, given its lane and column in each of 32 threads.
 
     Lanes and columns are arrays ``[thread, register]``. A register has ``scale`` columns: 2 where their lower halves make one.
     """

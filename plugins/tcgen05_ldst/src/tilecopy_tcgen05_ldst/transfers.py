@@ -67,14 +67,14 @@ class TransferPartition:
 
     @property
     def registers_per_thread(self) -> int:
-        """The number of 32-bit registers of the fragment that are copied."""
+        """The number of 32-bit registers of the fragment that each thread copies."""
         return sum(len(transfer.registers) for transfer in self.transfers)
 
     def summary(self) -> str:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         forms = [f"{transfer.shape}.x{transfer.repeats}" for transfer in self.transfers]
         counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
-        return f"{counted}{', 16 bits of each column' if self.halves else ''}"
+        return f"{counted}, 16 bits of each column" if self.halves else counted
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Return ``(destination, source)`` per element. Registers are ``(thread, element)``, and tensor memory is ``(lane, element)``.
@@ -107,7 +107,7 @@ class TransferPartition:
 
 
 def partition_transfers(request: CopyRequest) -> TransferPartition | Decline:
-    """Return the partition with the fewest instructions, or Decline with a layout that fits, if there is one."""
+    """Return the partition with the fewest instructions. A Decline names a layout that fits, if there is one."""
     answer = _transfers_of(request)
     if isinstance(answer, Decline) and (fitting := _fitting(request)):
         return Decline(f"{answer.reason}; {fitting} would fit")

@@ -65,9 +65,9 @@ MULTICAST = LOAD.replace("{}.global", "shared::cluster.global") + ".multicast::c
 
 
 def filled_with_zeros(request: CopyRequest) -> str | None:
-    """Check that elements outside the array are filled with zeros and that the tile is inside the shared buffer."""
+    """Check that elements out of bounds are filled with zeros. Check that the tile is in bounds in shared memory."""
     if request.may_exceed_bounds and guards_of(request.dst):
-        return f"{request.dst} must not exceed its buffer, because a tensor copy writes whole boxes to shared memory"
+        return f"{request.dst} must be in bounds, because a tensor copy writes whole boxes to shared memory"
     if request.may_exceed_bounds and not (request.outside is not None and request.outside.is_zero):
         return f'outside must be "zero" for a tensor copy, got {request.outside}: the hardware fills elements out of bounds with zeros'
     return None

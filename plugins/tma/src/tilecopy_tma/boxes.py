@@ -105,10 +105,10 @@ class BoxPartition:
 
 
 def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPartition | Decline:
-    """Return the partition into boxes of a copy between a tile in shared memory and a region of a global array."""
+    """Return the partition of a copy into boxes. The copy is between a shared tile and a region of a global array."""
     size = array.buffer.dtype.bytes
     if size > MOST_ELEMENT_BYTES:
-        return Decline(f"elements of a tensor map must have 1, 2, 4 or 8 bytes, got {size} ({array.buffer.dtype})")
+        return Decline(f"tensor map elements must have 1, 2, 4 or 8 bytes, got {size} bytes ({array.buffer.dtype})")
     layout = tile.sliced_layout()
     if layout is None or layout.axes not in ((m,), ()):
         return Decline(f"{tile} must not split an extent of its layout, got {tile.buffer.layout}")
@@ -133,7 +133,7 @@ def partition_boxes(request: CopyRequest, tile: Region, array: Region) -> BoxPar
 
 
 def accept_with_priority(request: CopyRequest, tile: Region, array: Region) -> Accept:
-    """Return Accept. The priority is lower if bulk copies, which are faster, need no more instructions."""
+    """Return Accept. The priority is lower if bulk copies need no more instructions, because bulk copies are faster."""
     if request.may_exceed_bounds or request.options.get("multicast") is not None or not _may_be_contiguous(array):
         return Accept()
     chunks = partition_chunks(request)
@@ -152,7 +152,7 @@ def _may_be_contiguous(array: Region) -> bool:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """Return an array's element strides, or None if the layout has an offset, a swizzle or several iters per dimension.
+    """Return an array's element strides. Return None if a dimension has several strides, or for an offset or swizzle.
 
     A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
     """
@@ -176,7 +176,7 @@ def strides_of(array: Buffer) -> tuple[Int, ...] | None:
 
 
 def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
-    """Return the name of the tensor map swizzle mode that equals a layout's swizzle, or None if no mode does."""
+    """Return the name of the tensor map's swizzle mode for a layout's swizzle. Return None if there is no such mode."""
     if swizzle is None:
         return "none"
     shift = size.bit_length() - 1
@@ -184,12 +184,12 @@ def mode_of(swizzle: Swizzle | None, size: int) -> str | None:
 
 
 def pieces_of(layout: TileLayout, array: Region) -> list[DimensionPiece] | Decline:
-    """Return the iters of the tile, with the array dimension of each, sorted by stride in shared memory."""
+    """Return the tile's iters sorted by stride in shared memory. Each iter names its dimension of the array."""
     dims = [dim for dim, extent in enumerate(array.extents) if extent > 1]
     try:
         grouped, separators = layout.group([array.extents[dim] for dim in dims])
     except ValueError:
-        return Decline(f"the tile {layout} must divide into the dimensions of {array}")
+        return Decline(f"the layout {layout} of the tile must split into the dimensions of {array}")
     pieces = []
     for place, dim in enumerate(dims):
         unit = 1
@@ -278,7 +278,7 @@ def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
-    """Return the reason if an extent or stride exceeds a tensor map's limits at every launch, else None."""
+    """Return why an extent or stride exceeds a tensor map's limits at every launch. Return None if none does."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         least, most = bounds_of(extent)
@@ -301,7 +301,7 @@ def why_misaligned(
     strides: tuple[Int, ...],
     mode: str,
 ) -> str | None:
-    """Return which address, stride, start or row is misaligned for tensor copies, or None if all are aligned."""
+    """Return why an address, stride, start or row is misaligned for tensor copies. Return None if all are aligned."""
     size, inner = array.buffer.dtype.bytes, array.starts[axes[0].dim]
     repeat = max(SHARED_ALIGN_BYTES, 8 * SPAN_BYTES[mode])
     stepped = next((piece for piece in steps if piece.shared * size % SHARED_ALIGN_BYTES), None)
@@ -337,7 +337,7 @@ def in_bytes(value: Int) -> str:
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return advice to declare a scalar with ``multiple_of=`` to make ``value`` a multiple of ``needed``, else ""."""
+    """Return advice to declare a scalar with ``multiple_of=`` so that ``needed`` divides ``value``, else ""."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -357,7 +357,7 @@ def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str
         return f"{row}; the {mode} swizzle needs a multiple of {span} bytes"
     if extent * size % ALIGN_BYTES:
         return f"{row}; a tensor copy needs a multiple of {ALIGN_BYTES} bytes"
-    return why_divided(array, dim, extent, f"which is not a multiple of {ALIGN_BYTES} bytes")
+    return why_divided(array, dim, extent, f"but a row of a box must be a multiple of {ALIGN_BYTES} bytes")
 
 
 def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: DimensionPiece, mode: str) -> str:
@@ -385,7 +385,7 @@ def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
 
 
 def never_negative(region: Region) -> str | None:
-    """Return a message if a store may begin at a negative coordinate, which PTX forbids, else None."""
+    """Return an error message for a store that may begin at a negative coordinate. Return None for other stores."""
     for dim, start in enumerate(region.starts):
         lower = bounds_of(start)[0]
         if (lower is None or lower < 0) and region.exceeds(dim)[0]:

@@ -33,14 +33,14 @@ STORE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
 
 
 def tile_is_whole(request: CopyRequest) -> str | None:
-    """Check that the tile is inside the shared buffer, because a tensor copy reads whole boxes."""
+    """Check that the tile is in bounds in the shared buffer, because a tensor copy reads whole boxes."""
     if request.may_exceed_bounds and guards_of(request.src):
-        return f"{request.src} must not exceed its buffer, because a tensor copy reads whole boxes from shared memory"
+        return f"{request.src} must be in bounds, because a tensor copy reads whole boxes from shared memory"
     return None
 
 
 def starts_inside(request: CopyRequest) -> str | None:
-    """Check that the box does not begin before the first element of a dimension of the array."""
+    """Check that no coordinate of the box's first element is negative."""
     with LOCK:
         from .boxes import never_negative
     return never_negative(request.dst)

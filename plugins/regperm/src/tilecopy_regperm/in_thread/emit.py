@@ -13,14 +13,14 @@ from .partition import RegisterPermutation
 
 
 class Hex(int):
-    """An integer that is printed in hexadecimal, as masks and selectors in PTX."""
+    """An integer that prints in hexadecimal, for example a mask or selector in PTX."""
 
     def __str__(self) -> str:
         return f"0x{int(self):04x}"
 
 
 def emit(partition: RegisterPermutation, ptx: PtxBuilder) -> None:
-    """Emit ``prmt`` and ``mov``, for the threads that hold elements of the destination."""
+    """Emit ``prmt`` and ``mov`` in the threads that hold elements of the destination."""
     dst, src = partition.dst.buffer, partition.src.buffer
     if not partition.fields:  # everything is in its place; the core takes a copy without an instruction for a mistake
         register = ptx.fragment(dst)[0]

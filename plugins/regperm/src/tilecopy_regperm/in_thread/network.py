@@ -33,7 +33,7 @@ class NetworkWord:
 
 @frozen
 class PermuteStep:
-    """A frozen record of a ``prmt.b32``. The four bits of digit ``i`` of the selector choose byte ``i`` of the result.
+    """A frozen record of a ``prmt.b32``. Hexadecimal digit ``i`` of the selector chooses byte ``i`` of the result.
 
     A digit is 0 to 3 for the bytes of ``low``, and 4 to 7 for those of ``high``.
     """
@@ -66,7 +66,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network. Words from one or two source registers are computed first, so that others reuse them."""
+        """Return the network. Words from one or two registers come first, because words from more reuse them."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

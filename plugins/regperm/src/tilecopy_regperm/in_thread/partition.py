@@ -37,7 +37,7 @@ class RegisterPermutation(FragmentPermutation):
 
 
 def permutation(request: CopyRequest) -> RegisterPermutation | Decline:
-    """Return the permutation of each thread's registers. Return Decline if an element must change its thread."""
+    """Return the permutation of each thread's registers. Return Decline if an element must leave its thread."""
     pairs = own_registers(request)
     if isinstance(pairs, Decline):
         return pairs

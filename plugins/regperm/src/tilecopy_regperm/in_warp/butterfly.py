@@ -25,7 +25,7 @@ _FIRST_WORD_BIT = LANE_BITS + BYTE_BITS
 
 @frozen
 class Exchange:
-    """A frozen record of a swap of one bit of the lane's index with one bit of the byte's index.
+    """A frozen record of a swap between one bit of the lane index and one bit of the byte index.
 
     Attributes:
         lane_bit: of the lane's number.
@@ -78,7 +78,7 @@ class Butterfly:
 
 
 def butterfly(sources: LaneSources) -> Butterfly | None:
-    """Return the exchanges if the copy permutes the bits of lane and byte indices, else None."""
+    """Return the exchanges of a copy that permutes the bits of lane and byte indices. Return None for other copies."""
     count = len(sources.words)
     if (sources.lane < 0).any() or count & (count - 1) or not all(field.whole for field in sources.words):
         return None

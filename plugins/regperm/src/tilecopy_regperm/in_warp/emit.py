@@ -60,7 +60,7 @@ class _Lanes:
         self._masks: dict[int, Register] = {}
 
     def number(self, of_lanes: ByLane) -> int | Register:
-        """Return a register with each lane's value of ``of_lanes``, or an integer if all lanes have the same value."""
+        """Return a register with value ``of_lanes[i]`` in lane ``i``. Return an integer if all values are equal."""
         if of_lanes not in self._numbers:
             every, some = reduce(and_, of_lanes), reduce(or_, of_lanes)
             weights: dict[int, int] = {}

@@ -31,7 +31,7 @@ class Fetch:
 
 @frozen
 class Gathered:
-    """A frozen record of one word. ``prmt`` merges the word from fetches, with one selector per lane and merge.
+    """A frozen record of one word. Each ``prmt`` merges one more fetch into the word, with one selector per lane.
 
     Attributes:
         fetches: where its bytes come from.
@@ -79,7 +79,7 @@ IDENTITY: ByLane = (pack_selector(_KEEP),) * WARP_THREADS
 
 
 def gather(sources: LaneSources, fewer_than: int | None = None) -> Gather | None:
-    """Return the fetches and selectors of every word if fewer than ``fewer_than`` shuffles are needed, else None."""
+    """Return the fetches and selectors of every word. Return None if they need ``fewer_than`` or more shuffles."""
     words: list[Gathered] = []
     shuffles: set[Fetch] = set()
     for lane, byte in zip(sources.lane.tolist(), sources.byte.tolist(), strict=True):

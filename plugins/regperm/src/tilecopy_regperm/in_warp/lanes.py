@@ -15,7 +15,7 @@ from ..source_owners import WARP_THREADS, Array, elsewhere, map_elements
 
 @frozen(eq=False)
 class LaneSources:
-    """A frozen record of the source lane and source byte of each byte of a lane, or -1 for bytes that are not written.
+    """A frozen record of the source lane and source byte of each destination byte. Both are -1 if it is not written.
 
     Attributes:
         fields: what is written.
@@ -31,10 +31,10 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return the source lane and byte of each byte of a warp's registers, or Decline if warps differ."""
+    """Return the source lane and source byte of each byte of a warp's registers. Return Decline if warps differ."""
     if request.scope.threads % WARP_THREADS:
         return Decline(
-            f"the last warp of scope {request.scope} must be full, because all lanes of a warp execute a shuffle"
+            f"the last warp of scope {request.scope} must have {WARP_THREADS} threads, because all lanes of a warp execute a shuffle, got {request.scope.threads % WARP_THREADS} threads"
         )
     element_map = map_elements(request)
     if (element_map.holder < 0).any():

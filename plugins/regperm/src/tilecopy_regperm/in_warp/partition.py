@@ -49,7 +49,7 @@ class LanePermutation(FragmentPermutation):
 
 
 def lane_permutation(request: CopyRequest) -> LanePermutation | Decline:
-    """Return the words that lanes fetch from each other. Return Decline if an element must change its warp."""
+    """Return the words that lanes fetch from each other. Return Decline if an element must leave its warp."""
     sources = lane_sources(request)
     if isinstance(sources, Decline):
         return sources
