@@ -174,7 +174,7 @@ class _EmulateCommand(ResultCommand):
     "values",
     callback=_assignments,
     multiple=True,
-    help="NAME=VALUE: set a __constant__ or __device__ variable of the file. VALUE has the form of an argument.",
+    help="NAME=VALUE: set a __constant__ or __device__ variable of the file. VALUE is written like an argument.",
 )
 @click.option("--profile", is_flag=True, help="Count memory sectors and bank conflicts.")
 @click.option(

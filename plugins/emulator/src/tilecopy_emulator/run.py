@@ -224,7 +224,7 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
     except MemoryError as error:
         raise BudgetError(
             f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
-            "Run a smaller problem, or raise the limit"
+            "Run a smaller problem, or raise the memory limit"
         ) from error
     if hazards:
         raise as_one_error(hazards, program.sources)

@@ -72,7 +72,7 @@ class Cursor:
         return taken
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Consume and return the next token, which must have the given kind."""
+        """Consume and return the next token. Raise an error if it does not have the given kind."""
         token = self.tokens[self.at]
         if token.kind != kind:
             self.fail(f"expected {what or repr(kind)}, got '{token.text}'")
