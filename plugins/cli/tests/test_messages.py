@@ -19,7 +19,7 @@ from tilecopy_cli.builtin_commands import tilecopy
         (
             ("run", "in.npy", "out.npy", "--tile", "0x4"),
             2,
-            "tilecopy: Invalid value for '--tile': must be ROWSxCOLUMNS, such as 128x64, each from 1 to 2**31 - 1, got '0x4'; see 'tilecopy run --help'",
+            "tilecopy: Invalid value for '--tile': the tile must be ROWSxCOLUMNS such as 128x64, each from 1 to 2**31 - 1, got '0x4'; see 'tilecopy run --help'",
         ),
         (
             ("run", "in.npy", "out.npy", "--swizzle", "32B", "--pad", "2"),
@@ -29,7 +29,7 @@ from tilecopy_cli.builtin_commands import tilecopy
         (
             ("run", "in.npy", "out.npy", "--target", "sm_1"),
             2,
-            "tilecopy: Invalid value for '--target': must be one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a, sm_121f, got 'sm_1'; did you mean sm_121?; see 'tilecopy run --help'",
+            "tilecopy: Invalid value for '--target': the value must be one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a, sm_121f, got 'sm_1'; did you mean sm_121?; see 'tilecopy run --help'",
         ),
         (
             ("plan", "global int8 [8]", "shared int8 [9]"),
@@ -49,7 +49,7 @@ from tilecopy_cli.builtin_commands import tilecopy
         (
             ("plan", "global int8 [8]", "shared int8 [8]", "--op", "copyasync"),
             2,
-            "tilecopy: Invalid value for '--op': must be one of copy, copy_async, got 'copyasync'; did you mean copy_async?; see 'tilecopy plan --help'",
+            "tilecopy: Invalid value for '--op': the value must be one of copy, copy_async, got 'copyasync'; did you mean copy_async?; see 'tilecopy plan --help'",
         ),
         (
             ("cuda", "global int8 [8]", "shared int8 [8]"),

@@ -184,7 +184,7 @@ def test_moves_are_held_against_the_layouts() -> None:
     assert "does not move global element" in (why_wrong(COPY, values, moves[1:]) or "")
     assert "a location that it writes twice" in (why_wrong(COPY, values, [*moves, moves[0]]) or "")
     assert "global element 56 to shared element 0" in (why_wrong(COPY, values, [*moves, (0, 56)]) or "")
-    assert "get global element 56" in (why_wrong(COPY, values, [(moves[0][0], 57), *moves[1:]]) or "")
+    assert "receive global element 56" in (why_wrong(COPY, values, [(moves[0][0], 57), *moves[1:]]) or "")
 
 
 def test_the_smallest_copy_is_told() -> None:

@@ -1,4 +1,4 @@
-"""The command ``tilecopy``.
+"""The entry point of the command ``tilecopy``.
 
 Packages add subcommands by the entry-point group ``tilecopy.commands.v1``: name -> ``click.Command``. A subcommand imports
 what it needs from :mod:`tilecopy_cli.command`.

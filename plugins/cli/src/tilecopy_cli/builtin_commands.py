@@ -29,8 +29,8 @@ _COLUMNS = ("name", "op", "priority", "priority_origin", "package", "version", "
 _ROW: dict[str, Any] = {**dict.fromkeys(_COLUMNS, ""), "priority": None}
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
-    "variant= chooses the variant of a copy. Without it, tilecopy uses the variant with the highest priority among those that "
-    "accept the copy (if priorities are equal, the first by name). TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities. "
+    "variant= chooses the variant of a copy. Without it, tilecopy uses the accepting variant with the highest priority. "
+    "If several variants have this priority, the first by name is used. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities. "
     "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME exclude variants."
 )
 
@@ -54,7 +54,7 @@ def tilecopy() -> None:
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
 )
-@click.option("--variant", help="Variant that must do the copy. Default: by priority among the accepting variants.")
+@click.option("--variant", help="Variant that must do the copy. Default: the one with the highest priority.")
 @click.option("--target", type=TARGET, help=f"Architecture: {', '.join(TARGETS)}.")
 @click.option("--executor", help="Where to run: cuda or emulator. Default: cuda if there is a GPU, else emulator.")
 def run(source: Path, destination: Path, **options: Any) -> Result:
@@ -113,7 +113,7 @@ def plan_command(**copy: Any) -> Result:
 
 @tilecopy.command("compare", short_help="Compare the variants that can do one copy.")
 @region_options(
-    click.option("--op", type=Choice("op", OPS), help="Operation of the listed variants. Default: both operations."),
+    click.option("--op", type=Choice("op", OPS), help="List variants of this operation. Default: both operations."),
     click.option(
         "--target",
         "targets",

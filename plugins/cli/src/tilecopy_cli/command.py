@@ -1,4 +1,4 @@
-"""The classes and functions for subcommands of ``tilecopy``: results, copy options, option types, ``.npy`` input and output.
+"""Classes and functions for writing ``tilecopy`` subcommands: results, copy options, option types, ``.npy`` files.
 
 A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``.
 """

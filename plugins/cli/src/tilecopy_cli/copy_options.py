@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return the record of the variant with this name, or None if ``variant`` is None or not installed."""
+    """Return an installed variant's record by name. Return None if ``variant`` is None or not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -77,7 +77,7 @@ _HOW = (
         help="Synchronous (copy) or asynchronous (copy_async).",
     ),
     click.option("--target", type=TARGET, default="sm_90a", show_default=True, help="Architecture to lower for."),
-    click.option("--variant", help="Variant that must do the copy. Default: by priority among the accepting variants."),
+    click.option("--variant", help="Variant that must do the copy. Default: the one with the highest priority."),
 )
 
 
@@ -87,7 +87,7 @@ def copy_options(command: Callable[..., Result]) -> Any:
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds command-line options: ``more``, and a copy's regions, scope and fill value."""
+    """Return a decorator that adds a copy's regions, scope and fill value to a command, and the options ``more``."""
     return lambda command: _in_words(command, more)
 
 
@@ -118,7 +118,7 @@ def _in_words(command: Callable[..., Result], more: Sequence[Callable[[Any], Any
         click.option(
             "--outside",
             type=Fill(),
-            help="Value for elements that a region reads outside its array. keep: these elements are not copied.",
+            help="Value for elements that a region reads outside its array. With keep, these elements are not copied.",
         ),
     )
     return functools.reduce(lambda given, option: option(given), reversed(options), run_with_regions)

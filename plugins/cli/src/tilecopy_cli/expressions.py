@@ -70,7 +70,7 @@ _OPERATORS: dict[type[ast.operator], Any] = {
 
 def _walk(node: ast.AST, names: dict[str, Any], depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise RequestError(f"an expression must have at most {MAX_DEPTH} levels of nesting, got more")
+        raise RequestError(f"an expression must have at most {MAX_DEPTH} levels of nesting, got at least {depth}")
 
     def value(part: ast.AST) -> Any:
         return _walk(part, names, depth + 1)

@@ -1,4 +1,4 @@
-"""The error for a file that cannot be read or written, and the form of file names in messages."""
+"""The error for a file that cannot be read or written, and a function that quotes unusual file names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class FileError(TilecopyError):
 
 
 def printable_name(name: object) -> str:
-    """Return a file's name for a message. A name with unprintable characters or blanks at either end is quoted."""
+    """Return a file name as messages show it. A name with unprintable characters or blanks at either end is quoted."""
     text = str(name) if isinstance(name, (str, PurePath)) else short_repr(name)
     return text if text.isprintable() and text.strip() == text != "" else ascii(text)

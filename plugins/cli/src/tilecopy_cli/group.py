@@ -127,7 +127,7 @@ class TilecopyGroup(SuggestingGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command. Exit with 0 (done), 1 (failed) or 2 (invalid input), or by a signal that the command got."""
+        """Run the command. Exit with 0 (done), 1 (failed) or 2 (invalid input). If a signal stops it, exit by it."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:

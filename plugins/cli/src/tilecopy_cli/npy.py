@@ -26,7 +26,7 @@ _SPAN_BYTES = 1 << 18
 
 @attrs.frozen(eq=False)
 class NpyFile:
-    """A .npy file that is read whole, or one box at a time (:meth:`read`).
+    """A frozen record of a .npy file. ``array`` has all elements, and :meth:`read` reads one box.
 
     Attributes:
         path: of the file.

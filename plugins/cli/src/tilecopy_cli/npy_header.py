@@ -24,12 +24,12 @@ _SCALAR = re.compile(r"np\.u?int(?:8|16|32|64)\((-?\d+)\)|(?<=\d)L\b")
 _ITEMSIZES = {"bfloat16": 2} | dict.fromkeys(("int2", "uint2", "int4", "uint4", "float4_e2m1fn"), 1)
 """The name of a dtype of ml_dtypes -> the bytes of an element in a NumPy array."""
 _ALIGN = 64
-UNREADABLE = "not a valid .npy file"
+UNREADABLE = "the file is not a valid .npy file"
 
 
 @attrs.frozen
 class Header:
-    """The fields of the header of a .npy file.
+    """A frozen record of the fields in a .npy file's header.
 
     Attributes:
         descr: the dtype as the header writes it.

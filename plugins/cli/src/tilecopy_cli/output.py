@@ -19,14 +19,16 @@ from .file_errors import FileError, printable_name
 @contextmanager
 @checked(FileError, path=PATH)
 def output_file(path: str | Path) -> Iterator[Callable[[Iterable[Any]], None]]:
-    """Check that a file can be written. Yield a function that writes it (:func:`tilecopy.atomic_files.write_files`).
+    """Check that a file can be written. Yield a function that writes it by :func:`tilecopy.atomic_files.write_files`.
 
     Raises:
         FileError: the path is ``-``, it cannot be written, or writing fails (the file is then unchanged).
     """
     name = printable_name(path)
     if os.fspath(path) == "-":
-        raise FileError("-: the output must be a file, because the report goes to standard output: pass a file name")
+        raise FileError(
+            "the output must be a file, because the report goes to standard output: pass a file name instead of -"
+        )
     with _errors(name):
         check_writable(path)
     unchanged = "; the file is unchanged" if Path(path).exists() else "; nothing was written"

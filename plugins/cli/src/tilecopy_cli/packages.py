@@ -25,7 +25,7 @@ READERS = {
 
 
 def problems() -> dict[str, list[str]]:
-    """Return the problems of each package that declares tilecopy entry points, as lists of messages by package name."""
+    """Return a dict from each package that declares tilecopy entry points to messages about its problems."""
     installed = distributions(declaring="tilecopy")
     claims: dict[tuple[str, str], list[str]] = {}
     for package in installed:

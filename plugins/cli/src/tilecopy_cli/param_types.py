@@ -33,10 +33,10 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         if value in self.names:
             return str(value)
         near = did_you_mean(str(value), self.names)
-        return self.fail(f"must be one of {', '.join(self.names)}, got {value!r}{near}", param, ctx)
+        return self.fail(f"the value must be one of {', '.join(self.names)}, got {value!r}{near}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """Return the names for the help text if there are fewer than six, else None: click then shows the type."""
+        """Return the names as the help shows them. Return None for six or more names, so that click shows the type."""
         return f"[{'|'.join(self.names)}]" if len(self.names) < 6 else None
 
 
@@ -46,18 +46,20 @@ class Tile(click.ParamType):  # type: ignore[type-arg]
     name = "rowsxcolumns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return the numbers of rows and columns. Each is from 1 to 2**31 - 1."""
+        """Return the number of rows and the number of columns. Each is from 1 to 2**31 - 1."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", value)
         rows, columns = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (0 < rows < 2**31 and 0 < columns < 2**31):
-            self.fail(f"must be ROWSxCOLUMNS, such as 128x64, each from 1 to 2**31 - 1, got {value!r}", param, ctx)
+            self.fail(
+                f"the tile must be ROWSxCOLUMNS such as 128x64, each from 1 to 2**31 - 1, got {value!r}", param, ctx
+            )
         return rows, columns
 
 
 class Fill(click.ParamType):  # type: ignore[type-arg]
-    """An option type: a value of ``outside=``, which is ``zero``, ``keep`` or a number."""
+    """An option type: a value of ``outside=``. The value is ``zero``, ``keep`` or a number."""
 
     name = "zero|keep|number"
 
@@ -75,7 +77,9 @@ class Fill(click.ParamType):  # type: ignore[type-arg]
             if not cmath.isinf(number) or "inf" in value.lower():  # 1e999 does not mean infinity
                 return number
         near = did_you_mean(value, ("zero", "keep"))
-        return self.fail(f"must be zero, keep or a number such as -1.5, inf or 1+2j, got {value!r}{near}", param, ctx)
+        return self.fail(
+            f"the value must be zero, keep or a number such as -1.5, inf or 1+2j, got {value!r}{near}", param, ctx
+        )
 
 
 class FilePath(click.ParamType):  # type: ignore[type-arg]
@@ -88,5 +92,5 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, Path):
             return value
         if not value or value.endswith("/") or "\0" in value:
-            self.fail(f"must be the name of a file, got {value!r}", param, ctx)
+            self.fail(f"the value must be the name of a file, got {value!r}", param, ctx)
         return Path(value)

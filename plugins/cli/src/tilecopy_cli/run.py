@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 def choose_target(job: Job) -> tuple[Target, str]:
-    """Return a job's target and executor. Default: the GPU's target and cuda; without a GPU, sm_90 and the emulator."""
+    """Return a job's target and executor. The defaults are the GPU's target and cuda, or sm_90 and the emulator."""
     why = unavailable_reason("cuda")
     name = job.executor or ("cuda" if why is None else "emulator")
     if job.target is None and why is None:
@@ -63,7 +63,9 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"
-    verified = f"all {array.nbytes} bytes are equal to the input's (each byte was wrong before the copy){read.left_out}"
+    verified = (
+        f"all {array.nbytes} bytes are equal to the input's, and each byte was wrong before the copy{read.left_out}"
+    )
     copied = array.shape, str(array.dtype), array.nbytes, seconds, runs, executor, str(target), verified
     return RunReport(*copied, order=order, tiled=tiled)
 

@@ -35,7 +35,7 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Raise :class:`Stopped` on SIGINT, SIGTERM and (if the system has it) SIGHUP. Ignored signals (nohup) stay ignored."""
+    """Raise :class:`Stopped` on SIGINT, SIGTERM or SIGHUP. A signal that the process already ignores stays ignored."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise Stopped(number)
@@ -53,7 +53,7 @@ def stop_signals() -> Iterator[None]:
 
 
 def end_by(number: int) -> NoReturn:
-    """End the process by a signal, so that shells and make see the signal (status 128 + number).
+    """End the process by a signal, so that a shell reports the status 128 plus the signal's number.
 
     On Windows the status is always 128 + number, because `os.kill` would exit with the number alone, which other errors
     use, too.
@@ -79,7 +79,7 @@ def one_line_warnings() -> Iterator[None]:
 
 @contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """Redirect standard output to standard error while plugins run, including programs that the plugins start."""
+    """Redirect standard output to standard error while plugins and the programs that they start run."""
     kept = None
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout.flush()
@@ -104,7 +104,7 @@ def emit(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write a message to standard error (if this stream is open) with control characters escaped."""
+    """Write a message with escaped control characters to standard error, if standard error is open."""
     safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     if sys.stderr is not None:  # which print would take for standard output
         with suppress(OSError, ValueError):

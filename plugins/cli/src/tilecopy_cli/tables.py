@@ -46,7 +46,7 @@ def run_text(outcome: RunReport, destination: object) -> str:
 
 
 def transfer_text(report: TransferReport, destination: object, *more: str) -> str:
-    """Return a report as text: time and throughput, the lines ``more``, the verification and the output file's name."""
+    """Return a report as text: time, throughput, the lines in ``more``, the verification and the output file's name."""
     how = f"median of {report.runs} runs, timed by CUDA events" if report.executor == "cuda" else "one run, emulated"
     moved = (
         f"moved {2 * report.bytes} bytes (read + written) in {report.seconds * 1e3:.3f} ms on {report.executor} "

@@ -31,7 +31,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
     request = trace.request
     if not trace.steps:
         raise tc.RequestError(
-            f"draw: {trace} must move at least one element, got a box that is out of bounds when run-time integers have their minimum values: use another box"
+            f"draw: {trace} must move at least one element, but the box is out of bounds if run-time integers have their minimum values: use another box"
         )
     touched_by_both = np.concatenate([side.accesses for side in trace.sides])
     masks = np.split(selection.mask(touched_by_both), [len(trace.source.accesses)])

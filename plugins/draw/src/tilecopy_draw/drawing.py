@@ -1,4 +1,4 @@
-"""The function :func:`draw`, which draws a plan, a region, a buffer or a layout."""
+"""The function :func:`draw`. It draws a plan, a region, a buffer or a layout."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _of_memory(x: Any, kind: str | None, compare_with: tc.TileLayout | None) -> 
         raise tc.RequestError(f"draw: kind 'banks' needs a layout of memory, got {short_repr(x)}: use kind {fitting!r}")
     if not all(isinstance(start, int) for start in region.starts) or region.buffer.placed_by():
         raise tc.RequestError(
-            f"draw: the start of {region} must be a constant, but it is known only at run time: use a number, or draw a plan"
+            f"draw: the start of {region} must be a constant, but it is known only at run time: draw a plan"
         )
     if kind == "banks":
         return kind, partial(draw_layout, region, compare_with=compare_with), {}

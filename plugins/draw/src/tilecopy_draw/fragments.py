@@ -19,11 +19,11 @@ _SCOPES = {"warp": {"laneid"}, "warpgroup": {"laneid", "wid_in_wg", "tid_in_wg"}
 
 
 def load_of(buffer: tc.Buffer) -> tc.Plan:
-    """Return a plan that loads a fragment with a buffer's layout, in the smallest scope with enough threads."""
+    """Return a plan that loads a fragment with a buffer's layout. The scope is the smallest with enough threads."""
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
-        what = f"has the axes {', '.join(sorted(named))}" if named else "has none: use kind 'banks'"
+        what = f"has the axes {', '.join(sorted(named))}" if named else "has no such axis: use kind 'banks'"
         raise tc.RequestError(
             f"draw: kind 'fragment' needs thread axes of one CTA, or tensor memory axes, but {layout} {what}"
         )

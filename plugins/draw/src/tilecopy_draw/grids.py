@@ -48,7 +48,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return a grid of a source or destination box by coordinate. ``ids`` has the number to draw for each element."""
+    """Return a grid with a cell per element of a source or destination box. ``ids`` has the number to draw in each."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -104,7 +104,7 @@ def tensor_panel(side: CopySide, touched: Any, prefix: str = "") -> Panel:
 
 
 def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
-    """Return three arrays by element of the box: first thread with the element, 32-bit register, number of threads.
+    """Return three arrays with one value per element of the box: first thread, 32-bit register and number of threads.
 
     A 64-bit register counts as two.
     """
@@ -127,7 +127,7 @@ def registers_of(trace: CopyTrace, side: CopySide) -> tuple[Any, Any, Any]:
 def owners_of(
     trace: CopyTrace, side: CopySide, selection: Selection, elements: Any = None, fold: int = FOLDS[0]
 ) -> Grid:
-    """Return a grid of the registers that hold a box. Draw only ``elements``, by default the selected elements."""
+    """Return a grid of the registers that hold a box. If ``elements`` is None, draw the selected elements."""
     threads, registers, _ = registers_of(trace, side)
     chosen = threads >= 0
     if elements is None:
@@ -184,7 +184,7 @@ def instructions_text(trace: CopyTrace) -> str:
 
 
 def notes_of(trace: CopyTrace) -> list[str]:
-    """Return notes on source and destination (requests, sectors, wavefronts) and on what the emulator verified."""
+    """Return notes: requests, sectors and wavefronts of source and destination, and what the emulator verified."""
     lines = []
     for side, verb in zip(trace.sides, ("read", "written"), strict=True):
         if side.by_threads:

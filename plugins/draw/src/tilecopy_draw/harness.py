@@ -30,11 +30,13 @@ class DrawHarness(Harness):
         self.request, self.record = request, _record_of(variant)
         record = self.record
         if request.src.buffer.dtype.bits % 8:
-            raise tc.RequestError(f"draw: {request}: elements must be 8 bits or more, got {request.src.buffer.dtype}")
+            raise tc.RequestError(
+                f"draw: {request}: elements must have at least 8 bits, got {request.src.buffer.dtype}"
+            )
         for layout in (request.src.sliced_layout(), request.dst.sliced_layout()):
             if layout is not None and any((bounds_of(it.stride)[0] or 0) < 0 for it in layout.unswizzled.shard):
                 raise tc.RequestError(
-                    f"draw: {request}: strides must not be negative: draw the copy with positive strides"
+                    f"draw: {request}: strides must not be negative, got {layout}: draw the copy with positive strides"
                 )
         if record.completion not in COMPLETIONS:
             raise tc.RequestError(
@@ -43,7 +45,7 @@ class DrawHarness(Harness):
         mask, is_one = request.options.get("multicast"), record.threads == "one"
         if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
             raise tc.RequestError(
-                "draw: cta_group=2 (a pair of CTAs) is not supported, nor is a multicast mask known only at run time"
+                f"draw: cta_group must be 1 and multicast must be a constant, got cta_group={request.options.get('cta_group', 1)} and multicast={mask}"
             )
         receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
         receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())

@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers, given arrays such as ``warp``, the warp of each access.
+        """Return a mask of the selected accesses or registers. The argument ``warp`` has the warp of each, and so on.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
@@ -84,7 +84,7 @@ class Selection:
         return chosen
 
     def mask(self, accesses: Any) -> Any:
-        """Return a mask of the selected rows of a table of accesses."""
+        """Return a mask of the selected rows in a table of accesses."""
         return self.of(**{name: accesses[name] for name in _NUMBERS})
 
     def window(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -113,6 +113,6 @@ class TooLargeError(Exception):
     def of(
         cls, what: str, shape: tuple[int, int], accesses: tuple[str, ...] = (), count_note: str = ""
     ) -> TooLargeError:
-        """Return an error that suggests selections: those in ``accesses``, and ranges of a grid's rows and columns."""
+        """Return an error that suggests selections: the given ``accesses``, then ranges of rows and columns."""
         windows = (f"rows 0:{min(rows, shape[0])}, columns 0:{min(columns, shape[1])}" for rows, columns in WINDOWS)
         return cls(what, (accesses, tuple(dict.fromkeys(windows))), count_note)

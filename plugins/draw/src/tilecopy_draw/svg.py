@@ -209,7 +209,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return dicts of the row and column labels to draw, by index. Labels do not overlap at this column width."""
+        """Return a dict of row labels and a dict of column labels, by index. Labels do not overlap at this width."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -254,7 +254,7 @@ class Figure:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """The SVG attributes and the meaning of each fill, outline and hatching of the figure."""
+        """The legend of the figure: the SVG attributes and the meaning of each fill, outline and hatching."""
         used = {box.fill for panel in self.panels for box in panel.boxes}
         fills = {fill: dict.fromkeys(p.fills[fill] for p in self.panels if p.fills.get(fill)) for fill in sorted(used)}
         fill_signs = [(f'fill="{FILLS[fill]}" {_EDGE}', "; ".join(texts)) for fill, texts in fills.items() if texts]

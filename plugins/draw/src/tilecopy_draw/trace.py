@@ -112,7 +112,7 @@ class CopySide:
         return tuple(int(i) + s for i, s in zip(index, self.start, strict=True))
 
     def elements_in(self, offset: int, size: int) -> Any:
-        """Return the elements of the box whose first byte is in the ``size`` bytes from ``offset``."""
+        """Return the box's elements whose first byte is in the ``size`` bytes from ``offset``."""
         return np.flatnonzero((self.elements >= offset) & (self.elements < offset + size))
 
     def element_at(self, places: Any) -> Any:
@@ -154,7 +154,7 @@ class CopyTrace:
 
     @property
     def sides(self) -> tuple[CopySide, CopySide]:
-        """The source and the destination."""
+        """A tuple of the source and the destination of the copy."""
         return self.source, self.destination
 
     @property
@@ -173,7 +173,7 @@ class CopyTrace:
 
 
 def elements_of(region: tc.Region, values: dict[Any, int], threads: int = 0) -> tuple[Any, tuple[Any, Any]]:
-    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. ``threads`` threads hold a fragment."""
+    """Return ``elements`` and ``element_starts`` of a :class:`CopySide`. A fragment belongs to ``threads`` threads."""
     buffer, size = region.buffer, region.buffer.dtype.bits // 8
     inside, index = np.ones(region.size, bool), []
     for start, extent, along in zip(region.starts, buffer.shape, np.indices(region.extents), strict=True):

@@ -32,7 +32,7 @@ PARTITION_SHARE = 8
 
 @attrs.frozen
 class Chunk:
-    """A chunk: ``count`` consecutive requests of a variant. The first request has the seed ``seed:variant:first``."""
+    """A frozen record of ``count`` successive requests of a variant. The first has the seed ``seed:variant:first``."""
 
     variant: str
     seed: int
@@ -69,7 +69,7 @@ class Tally:
     failures: list[Failure] = attrs.field(factory=list)
 
     def count(self, kinds: Mapping[str, Mapping[str, int]]) -> None:
-        """Add copies to the coverage. ``kinds`` has the number of copies by dimension and value."""
+        """Add copies to the coverage. ``kinds`` has the number of copies for each dimension and value."""
         for dimension, counts in kinds.items():
             of_kind = self.coverage.setdefault(dimension, {})
             for kind, count in counts.items():
@@ -127,9 +127,9 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 
 
 def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
-    """Return a dict from each coverage dimension, such as ``dtype`` or ``scope``, to the value of the copy."""
+    """Return the copy's value in each coverage dimension, such as ``dtype`` or ``scope``, as a dict."""
     asked = properties.request_of(subject, d)
-    assert asked is not None, "the variant must lower the copy"
+    assert asked is not None, f"variant {subject.name} must lower the copy {d.key}"
     request = asked[1]
     partition = properties.partition_of(subject, request)
     swizzled = [name for name, operand in (("source", d.src), ("destination", d.dst)) if operand.swizzle is not None]
@@ -187,7 +187,7 @@ def _branch(partition: Any) -> str:
 
 
 def skipped_variants() -> dict[str, str]:
-    """Return the reason why campaigns skip each installed variant, by name, or "" if campaigns test the variant."""
+    """Return a dict from each installed variant to the reason why campaigns skip it, or to "" if campaigns test it."""
     plugins = tc.default_registry().plugins()
     return {plugin.name: _skip_reason(plugin) for plugin in plugins if plugin.status != "wrapper"}
 
@@ -203,7 +203,7 @@ def _skip_reason(plugin: Plugin) -> str:
 
 
 def finished_tallies(campaign: Campaign, checkpoint: Path) -> dict[str, Tally]:
-    """Return the results of the finished chunks in a checkpoint file, by chunk name. Incomplete lines are ignored."""
+    """Return a dict from chunk name to result for the finished chunks of a checkpoint file. Ignore incomplete lines."""
     tallies: dict[str, Tally] = {}
     for line in checkpoint.read_bytes().splitlines() if checkpoint.exists() else ():
         with suppress(msgspec.MsgspecError, RecursionError):

@@ -30,10 +30,12 @@ from .variant_under_test import VariantUnderTest, restricted
 NEEDED = "each completion step must be needed: a copy without the step must cause a hazard"
 DECLARED = "the record must declare the completion of a copy"
 ASSEMBLES = "the PTX must assemble for every target of the record"
-SAME_ELSEWHERE = "the variant must give the same answers in a process with another hash seed and order of requests"
+SAME_ELSEWHERE = (
+    "the variant must return the same answers in a process with another hash seed and another order of requests"
+)
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
-OPTIONS = "the variant must lower or decline a copy without an option, and must not raise an error"
+OPTIONS = "the variant must lower or decline a copy without an option instead of raising an error"
 ACCEPTS = "the variant must lower copies between every pair of memories of the record"
 FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
@@ -47,7 +49,7 @@ Lowered = tuple[CopyCase, tc.BuiltKernel]
 
 
 def accepted_cases(subject: VariantUnderTest, count: int, *, seed: str = "accepted", tries: int = 40) -> list[Lowered]:
-    """Return up to ``count`` copies that the variant lowers, each with its kernel, the smallest first."""
+    """Return up to ``count`` copies that the variant lowers, each with its kernel. The smallest copy comes first."""
     lowered = itertools.islice(_iter_accepted(subject, seed, tries * count), count)
     return sorted(lowered, key=lambda each: _size(each[0]))
 
@@ -91,10 +93,10 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the record's completion has known steps, and that a synchronous copy completes with ``barrier``."""
+    """Check that the kit knows the record's completion. Check that a synchronous copy completes with ``barrier``."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
-        why = "completion must be one of tilecopy_core.plugin.COMPLETIONS or your own name, got 'undeclared'"
+        why = "completion must be in tilecopy_core.plugin.COMPLETIONS or be a new name, got 'undeclared'"
     elif not subject.completion_is_known:
         why = f"the kit has no steps for the completion {record.completion!r}: set VariantSuite.steps to a tuple of "
         why += "tilecopy_testkit.Step"
@@ -222,7 +224,7 @@ def _without(
         return
     if plan.variant != subject.name:
         reason = plan.declined.get(subject.name, "")
-        why = f"the variant must lower the copy without {named}, which the record does not require, got a decline: {reason}"
+        why = f"the record does not require {named}: the variant must lower the copy without {named}, got a decline: {reason}"
         raise Counterexample(OPTIONS, why, case)
     build_kernel(subject, case, left_out=left_out)  # instructions must do without it, too
 
@@ -282,11 +284,17 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
     pairs = [(wanted[n], arrays["dst"][f]) for n, f in places] if side == "dst" else [(wanted, arrays["dst"])]
     if not all(np.array_equal(right, result) for right, result in pairs):
         line = first_mover(kernel, subject.name, "global")
-        raise shown(FAR, "the copy must give the same elements in a large array as in a small array", far, kernel, line)
+        raise shown(
+            FAR,
+            "the copy must write the same elements in a large array as in a small array, but they differ",
+            far,
+            kernel,
+            line,
+        )
 
 
 def right_on_gpu(subject: VariantUnderTest, count: int = 20) -> int:
-    """Compare results on the GPU with the oracle's. Return the number of copies compared, or 0 if the GPU supports no target."""
+    """Compare results on the GPU with the oracle. Return the number of copies, or 0 if the GPU supports no target."""
     executor: Any = get_executor("cuda")
     major, minor = executor.devices()[0].capability
     targets = [t for t in subject.case_space.targets if tc.target_of(t).runs_on(major, minor)]

@@ -1,4 +1,4 @@
-"""The commands ``tilecopy new-variant`` (write a package with a new variant) and ``tilecopy testkit`` (test variants)."""
+"""The commands ``tilecopy new-variant``, to write a package, and ``tilecopy testkit``, to test variants."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def testkit() -> None:
 @click.option(
     "--workers",
     type=click.IntRange(0, 4096),
-    help="Number of local worker processes. Use 0 for this process.",
+    help="Number of local worker processes. With 0, the copies run in this process.",
 )
 @click.option("--checkpoint", type=FilePath(), default="campaign.jsonl", show_default=True, help="Checkpoint file.")
 @click.option("--report", "report_path", type=FilePath(), default="campaign.md", show_default=True, help="Report file.")
@@ -108,7 +108,9 @@ def campaign(
     if failures:
         raise CampaignError(f"{len(failures)} copies are wrong: see {report_path}")
     data = {"chunks": len(tallies), "lowered": sum(tally.lowered for tally in tallies), "report": str(report_path)}
-    return Result(data, lambda: f"{len(tallies)} chunks done, all copies are right. The report is in {report_path}\n")
+    return Result(
+        data, lambda: f"{len(tallies)} chunks are done, and all copies are right. The report is in {report_path}\n"
+    )
 
 
 @testkit.command()

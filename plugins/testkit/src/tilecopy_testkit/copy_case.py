@@ -115,7 +115,7 @@ class Operand:
 
     @property
     def memory_elems(self) -> int:
-        """The number of elements that the memory of the buffer needs along the layout axis ``m``."""
+        """The number of elements of memory that the buffer needs along the layout axis ``m``."""
         reach = 1 + sum((e - 1) * s for e, s, a in (*self.iters, *self.replica) if a == "m")
         reach += dict(self.offset).get("m", 0)
         block = 1 if self.swizzle is None else 1 << self.swizzle[0] + self.swizzle[1]
@@ -187,7 +187,7 @@ class CopyCase:
 
     @property
     def cta_group(self) -> int:
-        """The number of CTAs per copy: 2 if the first CTA of a pair issues one copy for both CTAs, else 1."""
+        """The number of CTAs per copy. It is 2 if the first CTA of a pair issues one copy for both CTAs, else 1."""
         options: dict[str, Any] = dict(self.options)
         return int(options.get("cta_group", 1))
 

@@ -1,4 +1,4 @@
-"""Checks of declined copies that the variant accepts in another notation, or that another variant accepts."""
+"""Checks of declined copies: does the variant accept another notation, or does another variant accept the copy?"""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ NOTATIONS: Mapping[str, Callable[[Operand], Operand]] = {
 
 @attrs.frozen
 class Declined:
-    """A record of ``count`` copies that a variant declines for one reason. The ``takers`` accept the smallest copy."""
+    """A record of ``count`` copies that a variant declines for a reason. Variants ``takers`` accept the smallest copy."""
 
     reason: str
     count: int

@@ -124,7 +124,7 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
             return f"moves {move_text(dst, src)}, a location outside the destination's box"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {move_text(dst, src)}, a location that must get {_place_text(spaces[1], right)}"
+            return f"moves {move_text(dst, src)}, but this location must receive {_place_text(spaces[1], right)}"
         done.add(dst)
     for dst, place_sources in due.items():
         if dst not in done:

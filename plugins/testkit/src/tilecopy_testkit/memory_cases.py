@@ -23,7 +23,7 @@ SWIZZLES = ((0, 2, 3), (2, 2, 2), (3, 3, 3), (1, 3, 4), (4, 1, 1))
 def draw_variables(
     draw: Draw, units: int, blocks: Sequence[int] = (1, 1, 1, 2, 3), multiples: Sequence[int] = (1, 1, 2, 4, 8)
 ) -> dict[str, int]:
-    """Draw how many values each variable takes. The scalar argument has the value ``n * multiple_of``."""
+    """Draw the number of values that each variable takes. The scalar argument has the value ``n * multiple_of``."""
     return {
         "unit": units,
         "block": draw.choose(blocks) if len(blocks) > 1 else 1,

@@ -28,12 +28,12 @@ LEAST_COLUMNS = 32
 
 
 def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
-    """Return element addresses in row-major order: ``offset`` plus sums of coordinates times strides, in elements."""
+    """Return row-major addresses in elements: ``offset`` plus the sum of coordinates times strides."""
     return coordinates(extents) @ np.array(strides, np.int64) + offset
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return a swizzled address: XOR the ``swizzle_len`` bits at ``per_element`` with the bits ``atom_len`` higher."""
+    """Return an address: its ``swizzle_len`` bits from bit ``per_element`` are XORed with bits ``atom_len`` higher."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low
@@ -46,7 +46,7 @@ def coordinates(extents: Sequence[int]) -> Any:
 
 
 def places(operand: Operand, values: Mapping[str, int]) -> tuple[dict[str, Any], Any]:
-    """Return the position of each box element on each layout axis, and a mask of the elements inside the buffer.
+    """Return the position of each box element on each layout axis, and a mask of the elements that are in bounds.
 
     Returns:
         Axis -> an array ``(replicas, elements)``, undefined outside, and an array ``(elements,)`` of bool.
@@ -81,7 +81,7 @@ def axis_of_threads(axis: str, tid: Any) -> Any:
 
 
 def threads_of(case: CopyCase, unit: int) -> Any:
-    """Return the thread indices of one scope. ``unit`` is the index of the scope, such as a warp, in the CTA."""
+    """Return the thread indices of one scope. ``unit`` is the index of the scope in the CTA."""
     unit_threads = case.threads // case.units if case.issued_by == "all" else 1
     return np.arange(unit * unit_threads, unit * unit_threads + unit_threads)
 
@@ -148,7 +148,7 @@ def index_of(
 
 
 def fill_bytes(case: CopyCase) -> Any:
-    """Return the bytes that fill an element outside the source, or None if the copy fills no elements."""
+    """Return the bytes that fill an element outside the source. Return None if the copy fills no elements."""
     outside = case.outside
     if outside is None or outside == "keep":
         return None
@@ -168,7 +168,12 @@ def check_memory(where: str, name: str, memory: Any, shape: tuple[int, ...]) -> 
         )
 
 
-@checked(case=CASE, arrays=Validator("two arrays, the bytes of source and destination", lambda value: len(value) == 2))
+@checked(
+    case=CASE,
+    arrays=Validator(
+        "two arrays: the bytes of the source and the bytes of the destination", lambda value: len(value) == 2
+    ),
+)
 def expected(case: CopyCase, arrays: Sequence[Any]) -> Any:
     """Return the destination's memory as it must be after the kernel.
 
@@ -210,7 +215,7 @@ def _destinations(case: CopyCase, values: Mapping[str, int]) -> Iterator[tuple[t
 
 
 def read_places(case: CopyCase) -> Any:
-    """Return a mask of the elements of the source's memory that the copy reads."""
+    """Return a mask of the source elements that the copy reads."""
     read = np.zeros(memory_shape(case, case.src)[:-1], bool)
     for values in case.values():
         read[index_of(case, case.src, values)[0]] = True
@@ -218,7 +223,7 @@ def read_places(case: CopyCase) -> Any:
 
 
 def consistent(case: CopyCase, memory: Any) -> Any:
-    """Make all replicas of each source element equal, in place, and return the memory."""
+    """Make all replicas of each source element equal in ``memory``, and return ``memory``."""
     if case.src.space not in ("local", "tmem"):
         return memory
     for values in case.values():

@@ -26,14 +26,14 @@ from .variant_under_test import VariantUnderTest
 from .widths import brute_force
 
 RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
-PURE = "hooks must give equal answers to equal requests, and must not print, read the environment or change arguments"
+PURE = "hooks must return equal answers for equal requests, without printing, reading the environment or changing arguments"
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise an exception"
-QUICK = "hooks must be quick"
+QUICK = "a hook must not make more function calls than the kit allows"
 PARTITION = "a partition must be picklable, equal for equal requests, and have a method summary() that returns one line"
 EXACTLY_ONCE = "the copy must move every element exactly once"
 AGREES = "the partition must move each element to the location that the layouts define"
 WIDE = "vectors must be as wide as a brute-force search finds, unless the suite expects narrower vectors"
-DETERMINISTIC = "the same request must give the same PTX"
+DETERMINISTIC = "two builds of the same request must have the same PTX"
 OWN_OPERANDS = "the PTX must use only operands that the emit hook received"
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "the variant must emit a copy that it accepted and partitioned"
@@ -59,7 +59,7 @@ def request_of(subject: VariantUnderTest, case: CopyCase) -> tuple[CaseHarness, 
 
 
 def hooks_are_pure(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that predicate and partition hooks are pure and quick, raise nothing, give reasons, and return plain data."""
+    """Check the predicate and partition hooks: they must be pure and quick, raise nothing and give reasons."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     if (asked := request_of(audited, case)) is None:
@@ -95,7 +95,11 @@ def _judge_launch(subject: VariantUnderTest, request: tc.CopyRequest, case: Copy
         raise Counterexample(LAUNCH, "the variant must accept a request without a cluster size, got a decline", case)
     elsewhere = case.rank_offset or case.cta_group > 1 or any(case.receivers)
     if elsewhere and partition_of(subject, attrs.evolve(request, cluster=1)) is not None:
-        raise Counterexample(LAUNCH, "the variant must decline a copy to another CTA in a cluster of one CTA", case)
+        raise Counterexample(
+            LAUNCH,
+            "the variant must decline a copy to another CTA if the cluster has one CTA, but it accepts the copy",
+            case,
+        )
 
 
 def _odd(subject: VariantUnderTest, request: tc.CopyRequest) -> Iterator[tc.CopyRequest]:
@@ -165,7 +169,7 @@ def _judge_partition(first: Any, second: Any, case: CopyCase) -> None:
     if first is None:
         why = "tilecopy_partition returned None"
     elif snapshot(first) != snapshot(second):
-        why = f"two calls must give equal partitions, got {summary}, then {_summary_text(second)}"
+        why = f"two calls must return equal partitions, got {summary}, then {_summary_text(second)}"
     elif not callable(getattr(first, "summary", None)):
         why = f"{type(first).__name__} must have a method summary()"
     elif not isinstance(summary, str) or "\n" in summary or not summary.strip():
@@ -198,7 +202,7 @@ def partition_agrees(subject: VariantUnderTest, case: CopyCase) -> bool:
 
 
 def partition_of(subject: VariantUnderTest, request: tc.CopyRequest) -> Any | None:
-    """Return the variant's partition of a request, or None if the variant declines or a hook breaks a rule."""
+    """Return the variant's partition of a request. Return None if the variant declines or a hook breaks a rule."""
     with contextlib.suppress(Counterexample):
         decision = decision_of(subject, request)
         return None if isinstance(decision, tc.Decline) else decision
@@ -256,7 +260,7 @@ def _judge_width(subject: VariantUnderTest, case: CopyCase, request: tc.CopyRequ
     if wanted is not None and vec_bits < wanted:
         if any(applies(case) for applies in subject.expected_narrow.values()):
             return
-        why = f"vectors must have {wanted} bits, the widest that fit, got {vec_bits} bits ({_summary_text(partition)})"
+        why = f"vectors must have {wanted} bits, because vectors of this width fit, got {vec_bits} bits ({_summary_text(partition)})"
     else:
         why = f"vectors must have at most {wanted} bits to fit every start, got {vec_bits} bits"
     kernel = None
@@ -323,7 +327,9 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
         raise shown(DETERMINISTIC, why, case, first, number)
     for number, line in copy_instructions(first, subject.name):
         if "decoy" in str(line):
-            raise shown(OWN_OPERANDS, "the PTX must name only the memory of the operands", case, first, number)
+            raise shown(
+                OWN_OPERANDS, f"the PTX must name only the memory of the operands, got {line}", case, first, number
+            )
     return True
 
 

@@ -109,8 +109,8 @@ def _check_free(name: str) -> None:
             why = f"{plugin.source.owner} has a variant of this name, and the registry rejects a second one"
     for distribution in distributions(declaring="tilecopy"):
         if canonical(distribution.name) == package:
-            why = f"{package} {distribution.version} is installed and would be replaced"
+            why = f"the new package would replace the installed {package} {distribution.version}"
     if name in _NOT_VARIANTS or package in {known.package for known in known_variants().values()}:
-        why = f"{package} is a package of tilecopy"
+        why = f"tilecopy itself uses the package name {package}"
     if why:
         raise RequestError(f"name must be new, got {name!r}: {why}; choose another name")

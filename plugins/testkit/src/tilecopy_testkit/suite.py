@@ -280,7 +280,9 @@ class VariantSuite:
     def test_other_processes_give_the_same_answers(self) -> None:
         """Compare the variant's answers in this process and in others with another hash seed and order of requests."""
         if not checks.same_elsewhere(self.subject()):
-            pytest.skip("another process can import a plugin only by variant name, or as a module or module attribute")
+            pytest.skip(
+                "plugin must be a variant name, a module or a module attribute, so that another process can import it"
+            )
 
     def test_a_copy_without_options_falls_back(self) -> None:
         """Check that the variant lowers or declines copies without an option, in a kernel and in a plan."""

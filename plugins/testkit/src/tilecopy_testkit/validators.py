@@ -24,7 +24,7 @@ NotEmpty = msgspec.Meta(min_length=1)
 
 
 def name_of(*names: str) -> msgspec.Meta:
-    """Return a constraint for a string, which must be one of ``names``."""
+    """Return the constraint that a string is one of ``names``."""
     return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 

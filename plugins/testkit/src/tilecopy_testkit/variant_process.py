@@ -24,7 +24,7 @@ MOST_SECONDS = 120
 
 
 def reference_of(plugin: Any) -> str | None:
-    """Return a name by which another process can import a plugin, such as ``MODULE:NAME``, or None if no name works."""
+    """Return a name that another process can import, such as ``MODULE:NAME``. Return None if no name works."""
     if isinstance(plugin, str):
         return plugin
     if isinstance(plugin, ModuleType):
@@ -35,7 +35,7 @@ def reference_of(plugin: Any) -> str | None:
 
 
 def answer(subject: VariantUnderTest, case: CopyCase) -> dict[str, str]:
-    """Return strings: verdict and, for an accepted copy, partition and PTX. Return {} if dispatch skips the variant."""
+    """Return the verdict and, for an accepted copy, the partition and PTX. Return {} if dispatch skips the variant."""
     asked = request_of(subject, case)
     if asked is None:
         return {}
@@ -56,14 +56,14 @@ def _plain(value: Any) -> str:
 
 
 def answers(subject: VariantUnderTest, cases: Sequence[CopyCase]) -> dict[str, dict[str, str]]:
-    """Return the variant's answer to each test case, by case key. The order of ``cases`` is the order of requests."""
+    """Return a dict from case key to the variant's answer. The order of ``cases`` is the order of requests."""
     return {case.key: answer(subject, case) for case in cases}
 
 
 def answers_elsewhere(
     subject: VariantUnderTest, cases: Sequence[CopyCase], hash_seeds: Sequence[int]
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Return the answers of one new process per hash seed, or None if the processes cannot import the plugin."""
+    """Return the answers of one new process per hash seed. Return None if the processes cannot import the plugin."""
     reference = reference_of(subject.plugin)
     if reference is None:
         return None

@@ -14,7 +14,7 @@ from .oracle import owners_of, places
 
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
-    """Return True if the elements can be grouped into aligned vectors of ``vec`` elements, contiguous on every side.
+    """Return True if the elements form aligned vectors of ``vec`` elements that are contiguous in each of ``sides``.
 
     A side has the place of each element; those of the first side are distinct.
     """
@@ -31,7 +31,7 @@ def fits(sides: Sequence[Any], vec: int) -> bool:
 def widest(
     places_at: Sequence[Sequence[Any]], elem_bits: int, most_elems: int, threads: int, widths_bits: Sequence[int]
 ) -> int | None:
-    """Return the width in bits of the widest vector that fits every start, or None if no width fits.
+    """Return the width in bits of the widest vector that fits every start. Return None if no width fits.
 
     ``places_at`` has the places on each side for each value, of one thread, or of all ``threads`` that share the elements.
     """
@@ -45,7 +45,7 @@ def widest(
 
 
 def reachable_values(case: CopyCase) -> Iterator[dict[str, int]]:
-    """Yield values of the variables, enough of them to check every start of the boxes."""
+    """Yield enough values of the variables to check every start of the boxes."""
     counts = {"block": case.blocks, "turn": case.iterations, "unit": min(case.units, 4)}
     ranges = {name: range(count) for name, count in counts.items()} | {"n": range(0, case.n + 1, case.multiple_of)}
     for values in product(*(range_ if name in case.variables else range(1) for name, range_ in ranges.items())):
@@ -58,7 +58,7 @@ def _plain(operand: Operand) -> Operand:
 
 
 def brute_force(d: CopyCase, threads: int, widths_bits: Sequence[int]) -> int | None:
-    """Return the width in bits of a copy's widest vector, or None if no width fits.
+    """Return the width in bits of a copy's widest vector. Return None if no width fits.
 
     The copy's scope has ``threads`` threads, and its instructions have ``widths_bits``. A vector must not exceed the chunk of a
     swizzle, even if the swizzle does not change its elements.
