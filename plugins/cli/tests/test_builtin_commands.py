@@ -254,7 +254,7 @@ def test_regions_in_words_may_overhang(fill: str) -> None:
     ptx = here("ptx", *HALO, "--outside", fill, "--op", "copy_async")
     assert ptx.exit_code == 0 and "$inside_0" in ptx.stdout
     cuda = here("cuda", *reversed(HALO), "--outside", fill, "--name", "tile").stdout
-    assert f"outside {fill}" in cuda and "setp" in cuda and "is inside" not in cuda
+    assert f"outside {fill}" in cuda and "setp" in cuda and "is in bounds" not in cuda
     inside = ("global float16 [64, 64] [0:64, :]", "shared float16 [64, 64]")
     assert here("ptx", *inside, "--outside", fill).stdout == here("ptx", *inside).stdout
 

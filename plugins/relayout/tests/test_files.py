@@ -130,7 +130,7 @@ def test_a_result_that_differs_is_not_written(
     if existing is not None:
         out.write_bytes(existing)
     status, said = failed(capsys, stored, out, "--axes", "2,1,0", "--executor", "emulator")
-    assert status == 1 and "verification failed: 40 words of piece 1 differ from NumPy's; nothing was written" in said
+    assert status == 1 and "verification failed: 40 words of 4 bytes in piece 1 differ from NumPy's; nothing" in said
     assert (out.read_bytes() if out.exists() else None) == existing
 
 

@@ -48,7 +48,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a b c -> b a c"),
             tc.RequestError,
-            "axes: pattern 'a b c -> b a c': the left side has 3 dimensions, but the array has 2: (4, 6)",
+            "axes: pattern 'a b c -> b a c': the left side must have 2 dimensions for shape (4, 6), got 3",
         ),
         (
             lambda: run("a b -> b a", a=5),
@@ -69,17 +69,17 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), p=3),
             tc.RequestError,
-            "axes must be a pattern if axis lengths ('p') are passed, got (1, 0): omit the lengths, or pass a pattern",
+            "axes must be a pattern if axis lengths ('p') are passed, got (1, 0): pass a pattern",
         ),
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),
             tc.RequestError,
-            "out must not overlap the array, because relayout cannot work in place; pass another buffer, or omit out",
+            "out must not overlap the array, because relayout cannot work in place; pass another buffer",
         ),
         (
             lambda: run((1, 0), out=np.zeros((4, 6), np.float32)),
             tc.RequestError,
-            "out must have shape (6, 4), the shape of the result for an array of (4, 6), got (4, 6)",
+            "out must have the result's shape (6, 4) for an array of shape (4, 6), got (4, 6)",
         ),
         (
             lambda: run((1, 0), out=np.zeros((6, 4), np.int32)),

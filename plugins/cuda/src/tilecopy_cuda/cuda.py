@@ -83,7 +83,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return why this machine cannot run ``kernel`` (by default, why it has no usable GPU), else None."""
+        """Return None if this machine can run ``kernel``, else the reason. By default, any usable GPU is enough."""
         try:
             devices = self.devices()
         except LaunchError as error:
@@ -144,11 +144,11 @@ class CudaExecutor:
         function = call("cuModuleGetFunction", module, kernel.name.encode())
         if kernel.dynamic_shared:
             which, size = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes
-            what = f"kernel {kernel.name}: requesting {size} bytes of shared memory"
+            what = f"kernel {kernel.name}: cannot set the shared memory size to {size} bytes"
             call("cuFuncSetAttribute", function, which, size, what=what)
         if kernel.cluster is not None and prod(kernel.cluster) > 8:
             which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            what = f"kernel {kernel.name}: requesting a cluster of more than 8 CTAs"
+            what = f"kernel {kernel.name}: cannot allow the non-portable cluster size of {prod(kernel.cluster)} CTAs"
             call("cuFuncSetAttribute", function, which, 1, what=what)
         return function
 
@@ -231,7 +231,7 @@ class CudaExecutor:
         if binding.on_host:
             raise LaunchError(
                 f"kernel {kernel.name}: a launch by address needs device arrays, got {', '.join(binding.on_host)} in host memory; "
-                "call the kernel, or pass device arrays"
+                "pass device arrays"
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
@@ -378,7 +378,7 @@ class CudaExecutor:
     def _stage(self, kernel: BuiltKernel, binding: Binding, span: HostSpan, stream: Any, cleanup: ExitStack) -> None:
         """Copy a range of host memory to the device, and set the addresses of the arguments in it."""
         where = f"kernel {kernel.name}, argument {' and '.join(span.names)}"
-        what = f"{where}: allocating {span.nbytes} bytes of device memory"
+        what = f"{where}: cannot allocate {span.nbytes} bytes of device memory"
         first = next(parameter for parameter in kernel.arrays if parameter.name in span.names)
         room = (span.first - binding.arrays[first.name].pointer) % first.align_bytes
         memory = int(self.driver.call("cuMemAlloc", max(1, room + span.nbytes), what=what))
@@ -390,8 +390,8 @@ class CudaExecutor:
                 apart = binding.arrays[parameter.name].pointer - span.first
                 if (room + apart) % parameter.align_bytes:
                     raise LaunchError(
-                        f"{where}: these arrays overlap in host memory. The address of {parameter.name} must be a multiple of "
-                        f"{parameter.align_bytes} bytes, but {parameter.name} begins {apart} bytes after the lowest address: declare "
+                        f"{where}: the address of {parameter.name} must be a multiple of {parameter.align_bytes} bytes, but the "
+                        f"arrays overlap in host memory and {parameter.name} begins {apart} bytes after the lowest address: declare "
                         f"align_bytes={apart & -apart} or less"
                     )
                 binding.addresses[parameter.name] = memory + apart

@@ -50,13 +50,13 @@ class DeviceArray:
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
             raise LaunchError(
-                f"DeviceArray: shape must be integers of at least 0 that give less than 2**49 bytes, got {short_repr(shape)}"
+                f"DeviceArray: shape must be non-negative integers with less than 2**49 bytes in total, got {short_repr(shape)}"
             )
         self._executor, self._device = executor or CudaExecutor(), device
         if not self.nbytes:
             return
         with self._executor.driver.active(device):
-            what = f"DeviceArray: shape {short_repr(shape)}: allocating {self.nbytes} bytes of device memory"
+            what = f"DeviceArray: shape {short_repr(shape)}: cannot allocate {self.nbytes} bytes of device memory"
             self.pointer = int(self._executor.driver.call("cuMemAlloc", self.nbytes, what=what))
         self._dropped = weakref.finalize(self, _free_dropped, self._executor.driver, device, self.pointer)
         self._dropped.atexit = False  # the context frees the memory

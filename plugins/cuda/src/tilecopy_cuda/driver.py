@@ -49,8 +49,8 @@ CLUSTER_REFUSED = frozenset({1, 912})
 
 
 _FORKED = (
-    "this process was forked after CUDA was started, and the driver does not work in a fork (use multiprocessing's method "
-    "'spawn', or fork before the first use of the GPU)"
+    "the CUDA driver does not work in a process that was forked after CUDA was started: use multiprocessing's start "
+    "method 'spawn'"
 )
 _IN_A_FORK = {3: f": {_FORKED}"}
 """The result of cuInit in a fork (CUDA_ERROR_NOT_INITIALIZED) -> text for the error message."""
@@ -227,7 +227,7 @@ class Driver:
         return 0 if int(code) else int(device)
 
     def device_of_stream(self, stream: Any) -> int | None:
-        """Return the GPU of a stream. Return None for a default stream, because every GPU has default streams."""
+        """Return the GPU of a stream. Return None if the GPU is unknown, for example for a default stream's handle."""
         ordinal, number = stream_device(stream), stream_handle(stream)
         if ordinal is not None or number in _DEFAULT_STREAMS:
             return ordinal
@@ -256,7 +256,7 @@ class Driver:
         return signature(int(address))
 
     def encode_map(self, ordinal: int, facts: TensorMapArgs) -> bytes:
-        """Return the bytes of a tensor map that the driver encoded for kernels on a GPU."""
+        """Encode a tensor map for kernels on a GPU, and return the bytes of the map."""
         with self.active(ordinal):  # the thread may have no context, or that of another GPU
             return self._map_encoder(facts)
 
@@ -266,7 +266,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access. Return None if GPU ``ordinal`` can access the memory at ``address``, else the reason.
+        """Enable peer access. Return None if GPU ``ordinal`` can access the memory at ``address``, else a message.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -297,7 +297,7 @@ class Driver:
                     with self.active(ordinal), self.outside_capture():
                         (code,) = self.api.cuCtxEnablePeerAccess(peer, 0)
                     if int(code) not in (0, _ALREADY_ENABLED):
-                        raise self.error(f"enabling peer access of GPU {ordinal} to GPU {device}", code)
+                        raise self.error(f"cannot enable peer access of GPU {ordinal} to GPU {device}", code)
                 self._peers[ordinal, device] = able
             return self._peers[ordinal, device]
 

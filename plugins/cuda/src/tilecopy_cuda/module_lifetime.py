@@ -55,7 +55,7 @@ class LoadedKernel:
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """If a graph captures the stream, keep the module loaded until the graph is destroyed (CUDA user object)."""
+        """If a graph captures the stream, keep the module loaded until the graph is destroyed."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch reports errors of the stream
@@ -89,7 +89,7 @@ class Modules:
         return kernel
 
     def unload_unused(self, *, all: bool) -> None:
-        """Unload the unused modules. If ``all`` is False and there are fewer than a batch (32), unload none."""
+        """Unload the unused modules. If ``all`` is False, do this only if at least 32 modules are unused."""
         if all:
             self._newest.clear()
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]

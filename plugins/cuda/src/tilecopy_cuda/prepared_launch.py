@@ -38,7 +38,7 @@ class ParamBuffer:
 
 @frozen(eq=False)
 class ReadyLaunch:
-    """A launch whose arguments, except the addresses of arrays, were checked.
+    """A launch whose arguments were checked, except for the addresses of arrays.
 
     Attributes:
         driver: the driver.
@@ -96,7 +96,7 @@ class ReadyLaunch:
             self.loaded.retain_in_graph(stream)
 
     def launch(self, stream: Any, *addresses: int) -> None:
-        """Launch the kernel on a stream (a driver handle) with arrays at these addresses."""
+        """Launch the kernel with arrays at these addresses. ``stream`` is a driver's stream handle."""
         try:
             buffer = self.buffers.pop()
         except IndexError:  # other threads use all buffers, or there is none yet
@@ -143,7 +143,7 @@ class ReadyLaunch:
         for address in addresses:
             if type(address) is not int or not 0 <= address < 1 << 64:
                 raise LaunchError(
-                    f"kernel {self.kernel}: each address must be an unsigned 64-bit integer, got {short_repr(address)}"
+                    f"kernel {self.kernel}: addresses must be unsigned 64-bit integers, got {short_repr(address)}"
                 )
         for number, (address, mask) in enumerate(zip(addresses, self.masks, strict=True)):
             if not address and number not in self.empty:

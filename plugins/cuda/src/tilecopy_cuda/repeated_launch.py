@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types, or None if generated code cannot read one of the types.
+        """Return an empty cache for arguments of these types. Return None if generated code cannot read a type.
 
         ``streams`` has the driver's handle of each number of a stream.
         """

@@ -34,7 +34,7 @@ def encoder(function: int, error: Callable[[str, int], LaunchError]) -> Callable
         modes = 0, _SWIZZLES[facts.swizzle], _L2_256B, int(facts.fill == "nan")
         code = call(at, kind, rank, facts.address, sizes, strides, box, element_strides, *modes)
         if code:
-            raise error(f"encoding the tensor map of argument {facts.array}: {facts}", code)
+            raise error(f"cannot encode the tensor map of argument {facts.array}: {facts}", code)
         return ctypes.string_at(at, 128)
 
     return encode

@@ -1,4 +1,4 @@
-"""Functions that export a copy as CUDA C++, and records from which packages generate code in other languages."""
+"""Export of copies as CUDA C++. Other packages can use the record of an exported copy to generate other languages."""
 
 from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of

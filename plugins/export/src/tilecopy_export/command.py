@@ -16,7 +16,7 @@ from .cuda import cuda_function, cuda_header
 @click.option("--name", required=True, help="Name of the function.")
 @copy_options
 def cuda_command(name: str, **copy: Any) -> Result:
-    """Print a CUDA C++ header with one copy as a function. The header needs no library.
+    """Print a CUDA C++ header with one copy as a function. The header does not need a library.
 
     Arguments are those of `tilecopy plan`. The generated function takes (destination, source, ...):
 

@@ -271,7 +271,7 @@ def _inside(function: CopyFunction, region: Region) -> Iterator[tuple[str, str]]
         tests = [f"{cpp(start)} >= 0"] if low else []
         tests += [f"{cpp(region.room(dim))} >= 0"] if high else []
         if tests:
-            what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} is inside"
+            what = f"{region.buffer.name}, dimension {dim}: {start} to {start} + {extent} is in bounds"
             yield " && ".join(tests), what
 
 

@@ -205,7 +205,7 @@ class FunctionBindings(Bindings):
         return self._move_argument(emitter, buffer.memory, "mov.b32", "b32", f"the shared buffer {buffer.name}")
 
     def symbol(self, emitter: Emitter, symbol: Symbol) -> Register:
-        """Return the register with a symbol's value, which is read from an argument or else from a special register."""
+        """Return the register with a symbol's value. The value is read from an argument or a special register."""
         key = key_of_symbol(symbol)
         argument = self._arguments.get(key)
         if argument is None and symbol.register:
@@ -253,7 +253,7 @@ class FunctionBindings(Bindings):
     def _argument(self, key: Key, what: str) -> Argument:
         if key not in self._arguments:
             raise PtxError(
-                f"{what} must be an operand of the copy, but belongs to the kernel, so the copy cannot be exported"
+                f"the copy cannot be exported, because {what} belongs to the kernel and is not an operand of the copy"
             )
         return self._arguments[key]
 
@@ -266,7 +266,7 @@ class FunctionBindings(Bindings):
         return emitter.blocks[0].once(("argument", key), move)
 
 
-@checked(RequestError, plan=instance_of("a Plan, from tilecopy_core.plan or a kernel's .plans", Plan))
+@checked(RequestError, plan=instance_of("a Plan from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
     """Return a record of a plan's copy for export as a function in another language, such as CUDA C++.
 

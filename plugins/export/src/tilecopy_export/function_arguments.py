@@ -109,18 +109,17 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return the key of a symbol's argument: the name of the symbol's special register if any, else the symbol."""
+    """Return the key of a symbol's argument: the symbol's special register if it has one, else the symbol."""
     return symbol.register or symbol
 
 
 def check_function_name(name: object) -> None:
     """Raise RequestError if a function name is invalid in C++, PTX or Python."""
-    what = "the name of a function"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"{what} must be a C++ identifier and not a keyword, got {short_repr(name)}")
+        raise RequestError(f"the name of a function must be a C++ identifier and not a keyword, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
-            f"{what} must not be reserved for the C++ implementation (two underscores in a row, or a leading _ and a capital), got {name!r}"
+            f"the name of a function must not contain '__' or begin with '_' and a capital letter, because C++ reserves such names, got {name!r}"
         )
 
 
@@ -137,9 +136,9 @@ def arguments_of(plan: Plan) -> tuple[Argument, ...]:
     for role, region in buffers:
         if region.buffer.space == "tmem":
             raise RequestError(
-                f"{request}: {role} {region.buffer.name} is in tensor memory, so the copy cannot be exported: only the kernel that "
-                "allocates it by tcgen05.alloc has the address; build this kernel by KernelBuilder (tcgen05_alloc), "
-                "and save it (kernel.save)"
+                f"{request}: {role} {region.buffer.name} of an exported copy must not be in tensor memory, because only the "
+                "kernel that runs tcgen05.alloc has the address; build the whole kernel with KernelBuilder, and export it "
+                "with kernel.save"
             )
     taken = {TID}
     operands: list[BufferArgument] = []

@@ -95,7 +95,7 @@ def relayout(
 def relayout_shards(
     x: Any, axes: Any, *, shard_dim: int, out_shard_dim: int, group: Any = None, out: Any = None, **sizes: int
 ) -> Any:
-    """Return this rank's shard of the relayout of an array that is sharded over the ranks of a ``torch.distributed`` group.
+    """Relayout an array with a shard on each rank of a ``torch.distributed`` group. Return this rank's result shard.
 
     All ranks of the group must call it, in the same order as their other collective calls. The extent of ``x`` along ``shard_dim`` may
     differ between ranks, and may be 0. The ranks' parts of the result are those that ``torch.chunk`` makes along ``out_shard_dim``.
@@ -121,8 +121,8 @@ def relayout_shards(
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         raise RequestError(
-            f"x must be a torch tensor, this process's shard of the array, got {short_repr(x)}: in JAX, use "
-            "jax.lax.all_to_all inside jax.shard_map, or jax.device_put(y, sharding) after the permutation"
+            f"x must be this process's shard of the array as a torch tensor, got {short_repr(x)}: in JAX, use "
+            "jax.lax.all_to_all inside jax.shard_map"
         )
     from .distributed.exchange import ShardsCall, relayout_part  # no lock, because torch.compile cannot trace one
 

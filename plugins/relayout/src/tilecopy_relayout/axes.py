@@ -36,7 +36,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"axes must be a pattern if axis lengths ({', '.join(map(repr, sizes))}) are passed, got {short_repr(axes)}: omit the lengths, or pass a pattern"
+            f"axes must be a pattern if axis lengths ({', '.join(map(repr, sizes))}) are passed, got {short_repr(axes)}: pass a pattern"
         )
     rank = len(shape)
     order = integers_of("axes", axes, PERMUTATION) if numbers is None else numbers
@@ -104,7 +104,7 @@ class Pattern:
         has_ellipsis = any(token.text == _ELLIPSIS for token in self.left)
         if rank < named or (rank > named and not has_ellipsis):
             least = "at least " if has_ellipsis else ""
-            self.error(0, f"the left side has {least}{named} dimensions, but the array has {rank}: {tuple(shape)}")
+            self.error(0, f"the left side must have {rank} dimensions for shape {tuple(shape)}, got {least}{named}")
         spread = [f"...{index}" for index in range(rank - named)]
         left, right = [self.dimensions(tokens, spread) for tokens in (self.left, self.right)]
         split = [self._extents(group, extent, known) for group, extent in zip(left, shape, strict=True)]
@@ -151,7 +151,7 @@ class Pattern:
         open_terms = [term for term in terms if term.text not in known]
         if len(open_terms) > 1:
             names = [term.text for term in open_terms]
-            message = f"the lengths of {' and '.join(names)} cannot be inferred from {extent}: pass all but one of them"
+            message = f"the lengths of {' and '.join(names)} cannot be inferred from {extent} elements: pass all but one of them"
             if taken := [name for name in names if name in TAKEN]:
                 message += f"; {taken[0]!r} is a parameter of relayout and cannot name an axis: rename the axis"
             self.error(open_terms[0].at, message)
@@ -175,7 +175,7 @@ def parse(text: str) -> Pattern:
     pattern = Pattern(text, tokens[:first], tokens[first + 1 :])
     if len(arrows) != 1:
         at = tokens[arrows[1]].at if arrows else len(text)
-        pattern.error(at, "a pattern must have one '->', and a permutation must be numbers separated by commas")
+        pattern.error(at, f"a pattern must have one '->', got {len(arrows)}; a permutation is written as '0,2,1'")
     sides = [pattern.dimensions(tokens, [_ELLIPSIS]) for tokens in (pattern.left, pattern.right)]
     left, right = dict[str, Term](), dict[str, Term]()
     for groups, seen in zip(sides, (left, right), strict=True):

@@ -31,7 +31,7 @@ def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | Non
 
 
 def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
-    """Parse strings of the form ``NAME=LENGTH``, and return the axis lengths by name."""
+    """Parse strings of the form ``NAME=LENGTH``. Return a dict from axis name to length."""
     lengths: dict[str, int] = {}
     for text in texts:
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", text)

@@ -24,7 +24,7 @@ _INTEGERS = "a sequence of integers below 2**62, one per dimension"
 
 
 def items_of(name: str, values: Any, rule: str = PERMUTATION) -> tuple[Any, ...]:
-    """Return the items of a sequence, a 1-D array or an iterator. Reading stops one item past the limit of 64."""
+    """Return the items of a sequence, a 1-D array or an iterator. At most 65 items are read, 1 more than the limit."""
     listed = isinstance(values, (Sequence, Iterator)) or hasattr(type(values), "__array__")
     items: tuple[Any, ...] | None = None
     if listed and not isinstance(values, (str, bytes, bytearray, memoryview)):
@@ -49,12 +49,12 @@ def integers_of(name: str, values: Any, rule: str = _INTEGERS) -> tuple[int, ...
 
 
 def refuse(message: str) -> NoReturn:
-    """Raise RequestError with a message."""
+    """Raise RequestError with this message."""
     raise RequestError(message)
 
 
 def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refuse) -> dict[str, int]:
-    """Check the axis lengths of a pattern and return them by name. ``refuse`` reports an invalid length."""
+    """Check a pattern's axis lengths. Return a dict from axis name to length. ``refuse`` reports an invalid length."""
     extents: dict[str, int] = {}
     for name, size in sizes.items():
         extent, identifier = integer(size), normalize(name)

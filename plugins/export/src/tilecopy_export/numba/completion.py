@@ -41,7 +41,7 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
         raise TypingError(
-            f"{name}: arguments must be an mbarrier in shared memory (or its address) and an integer, got {kinds}"
+            f"{name}: arguments must be an mbarrier array or a shared address, and then an integer, got {kinds}"
         )
     if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
         raise TypingError(f"{name}: an mbarrier must be an array of int64 or uint64 (8 bytes), got {barrier}")

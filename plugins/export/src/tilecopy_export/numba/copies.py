@@ -22,9 +22,9 @@ from tilecopy_export import Argument, CopyFunction, ScalarArgument, function_of
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)
 
 
-@checked(plan=instance_of("a Plan, from tilecopy_core.plan", Plan))
+@checked(plan=instance_of("a Plan from tilecopy_core.plan", Plan))
 def device_function(plan: Plan, name: str = "copy") -> Any:
-    """Return a function that performs one copy and that ``@cuda.jit`` kernels can call.
+    """Return a function that ``@cuda.jit`` kernels can call to perform one copy.
 
     Its arguments are those of :meth:`tilecopy_core.Plan.cuda`: destination, source, integers in order of first appearance,
     the options' buffers, tensor maps, and ``tid``, by default ``cuda.threadIdx.x``. Global memory is an array; shared memory is an array
@@ -46,7 +46,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
         if named or not len(function.arguments) - 1 <= len(numba_types) <= len(function.arguments):
             raise TypingError(
-                f"{name} must be called with {takes} in this order (the last is optional), got {len(numba_types)} arguments"
+                f"{name} must have the arguments {takes} in this order, where the last is optional, got {len(numba_types)} arguments"
             )
         for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be omitted
             why = _why_not(argument, numba_type)
@@ -71,7 +71,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
 
 
 def _why_not(argument: Argument, numba_type: Any) -> str:
-    """Return a description of what an argument must be, or "" if the Numba type is valid."""
+    """Return text that says what an argument must be. Return "" if the Numba type is valid."""
     if isinstance(argument, ScalarArgument):
         return "" if isinstance(numba_type, types.Integer) else "an integer"
     buffer = argument.buffer

@@ -1,1 +1,1 @@
-"""Functions that read any framework's array (address, shape, strides, device) or create an array for a result."""
+"""Functions that read the address, shape, strides and device of any framework's array, or create result arrays."""

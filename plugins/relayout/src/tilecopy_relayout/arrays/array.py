@@ -44,7 +44,7 @@ class SideArray:
 
     @property
     def place(self) -> str:
-        """The memory that holds the array, as a phrase for messages, such as ``on GPU 0``."""
+        """A phrase for error messages that says where the array is, such as ``on GPU 0``."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
@@ -90,10 +90,8 @@ def dtype_name(dtype: Any) -> str:
 
 def _numpy(where: str, array: Any, framework: Framework) -> SideArray:
     if is_masked(array):
-        instead = "a.data, and set the mask of the result" if where == "out" else "a.filled(value)"
-        raise RequestError(
-            f"{where} must not be a masked array, because relayout does not move the mask: pass {instead}"
-        )
+        instead = "pass a.data, and set the mask of the result" if where == "out" else "pass a.filled(value)"
+        raise RequestError(f"{where} must not be a masked array, because relayout does not move the mask: {instead}")
     if array.dtype.hasobject or not array.dtype.itemsize:
         raise RequestError(f"{where} must have a dtype of at least one byte without Python objects, got {array.dtype}")
     return SideArray(

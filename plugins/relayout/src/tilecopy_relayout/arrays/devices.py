@@ -65,7 +65,7 @@ class CrossDeviceSync:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """Yield the stream to launch on. The launch runs after earlier and before later work on the other GPU's stream.
+        """Yield the launch stream. Earlier work on the other GPU runs before the launch, and later work runs after it.
 
         torch's ``copy_`` does the same. If the launch is captured into a graph and the other stream is not, a graph cannot have
         the waits. Then nothing waits, and the caller orders the other GPU's work before and after the graph.

@@ -39,11 +39,9 @@ class Framework:
         if attribute(array, "__array__") is not None:
             kind = f"a {type(array).__name__} of {type(array).__module__.partition('.')[0]}"
             lazy = " or dask.array.from_zarr(a)" if type(array).__module__.startswith("zarr") else ""
-            instead = (
-                "a NumPy array, and assign it to a[...] after the call" if where == "out" else f"np.asarray(a){lazy}"
-            )
+            instead = "pass a NumPy array, and assign it to a[...]" if where == "out" else f"pass np.asarray(a){lazy}"
             raise RequestError(
-                f"{where} must be an array in memory, got {kind} that only returns copies of its elements: pass {instead}"
+                f"{where} must be an array in memory, got {kind} that only returns copies of its elements: {instead}"
             )
         return array
 
@@ -77,7 +75,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return an uninitialized array of the same subclass, with attributes such as units (``numpy.empty_like``)."""
+        """Return a new array from ``numpy.empty_like``. It keeps the subclass and attributes such as units."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -132,17 +130,17 @@ def demand_strided(where: str, tensor: Any) -> None:
     """Check that a torch tensor is strided and initialized, and not masked, quantized or nested."""
     kind, rule = type(tensor).__name__, ""
     if kind.startswith("Uninitialized"):
-        rule = f"have a shape, got a {kind}: run the torch module of the tensor once first"
+        rule = f"the tensor must have a shape, got a {kind}: call the tensor's torch module once before"
     elif kind == "MaskedTensor":
-        rule = "not be a masked tensor, because the mask would be lost: pass a.get_data() or a.to_tensor(value)"
+        rule = "the tensor must not be masked, because the mask would be lost: pass a.get_data()"
     elif tensor.is_quantized:
-        rule = "not be a quantized tensor, because the scale would be lost: pass a.int_repr()"
+        rule = "the tensor must not be quantized, because the scale would be lost: pass a.int_repr()"
     elif tensor.is_nested:
-        rule = "not be a nested tensor, because its rows differ in length: pass a.unbind() one by one, or a.to_padded_tensor(value)"
+        rule = "the tensor must not be nested, because its rows differ in length: pass each tensor of a.unbind()"
     elif tensor.layout != sys.modules["torch"].strided:
-        rule = f"be a strided tensor, got layout {tensor.layout}: pass a.to_dense()"
+        rule = f"the tensor must be strided, got layout {tensor.layout}: pass a.to_dense()"
     if rule:
-        raise RequestError(f"{where} must {rule}")
+        raise RequestError(f"{where}: {rule}")
 
 
 class CuPy(Framework):
@@ -178,18 +176,18 @@ class Jax(Framework):
     """The framework JAX. JAX arrays are immutable, so relayout returns only after the result is written."""
 
     def unwrap(self, where: str, array: Any) -> Any:
-        """Wait until the array is computed. Return a NumPy array if it is in host memory, else an object with a CUDA array interface."""
+        """Wait for the array. Return a NumPy array if it is on the host, else an object with a CUDA array interface."""
         import jax
 
         if isinstance(array, jax.core.Tracer):
-            transform = _TRACERS.get(type(array).__name__, "jax.jit (or jax.lax.scan, jax.eval_shape and others)")
+            transform = _TRACERS.get(type(array).__name__, "jax.jit or another transform of JAX")
             raise RequestError(
-                f"{where} must be a concrete array, but {transform} traces the call: call relayout outside of JAX's transforms, or "
-                "use jax.numpy.transpose inside"
+                f"{where} must be a concrete array, but {transform} traces the call: inside a transform, use "
+                "jax.numpy.transpose"
             )
         if not isinstance(array, jax.Array):
-            instead = "a[...], the array of the reference" if type(array).__name__.endswith("Ref") else "an array"
-            raise RequestError(f"{where} must be a jax.Array, got a {type(array).__name__} of JAX: pass {instead}")
+            instead = "pass the array a[...]" if type(array).__name__.endswith("Ref") else "pass an array"
+            raise RequestError(f"{where} must be a jax.Array, got a {type(array).__name__} of JAX: {instead}")
         if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise RequestError(
                 f"{where} must not be an array of random keys: pass jax.random.key_data(a), and pass the result to jax.random.wrap_key_data"
@@ -239,7 +237,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the error message for ``out=``, because every JAX array is immutable."""
+        """Return the error message for ``out=``. Relayout cannot write to a JAX array."""
         return "JAX arrays are immutable: omit out=, and use the new array"
 
 

@@ -26,7 +26,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     """
     array = call.array
     call.refuse(
-        "is not supported for a DTensor, because each process holds only its shard: omit it", "out", "stream", "device"
+        "DTensors do not support this argument, because a process has only a shard: omit it", "out", "stream", "device"
     )
     mesh = array.device_mesh
     moved = call.rearrangement()

@@ -51,7 +51,7 @@ class ShardsCall(NamedTuple):
     total: int | None = None
 
     def for_torch(self, group_name: str) -> tuple[Any, ...]:
-        """Return the arguments of the torch operator. An extent of -1 means the extent that ``torch.chunk`` gives."""
+        """Return the arguments of the torch operator. The extent -1 stands for the extent from ``torch.chunk``."""
         names, extents = " ".join(self.sizes), list(self.sizes.values())
         part = -1 if self.extent is None else self.extent
         return _text(self.axes), names, extents, self.shard_dim, self.out_shard_dim, group_name, part, self.total
@@ -94,9 +94,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
     if not torch_internals.needs_torch_dispatch(x):
         return exchange(x, call, group, out)
     if out is not None:
-        raise RequestError(
-            "out= supports neither autograd nor traced or wrapped tensors: omit it, or call under torch.no_grad()"
-        )
+        raise RequestError("out= supports neither autograd nor traced or wrapped tensors: omit it")
     shards = _agree(x, call, group, None).shards
     call = call._replace(shard_dim=shards.shard_dim, out_shard_dim=shards.out_shard_dim, total=shards.cuts[-1])
     return torch.ops.tilecopy.relayout_shards(x, *call.for_torch(group.group_name))
@@ -187,7 +185,7 @@ def _request_of(x: torch.Tensor, call: ShardsCall, out: Any) -> RankRequest:
             refuse(f"out_shard_dim must be a dimension of the result, got {short_repr(call.out_shard_dim)}")
         if out is not None:
             if not isinstance(out, torch.Tensor) or out.device != x.device:
-                refuse(f"out must be a torch tensor on {x.device}, the device of x, got {short_repr(out)}")
+                refuse(f"out must be a torch tensor on x's device {x.device}, got {short_repr(out)}")
             checked_result("out", out, source, tuple(out.shape))
         return RankRequest(
             shape=source.memory.shape,

@@ -57,7 +57,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks reach this call. Return True if all digests are equal and none is :data:`NEW`."""
+        """Wait until all ranks reach this call. Return True if all ranks passed one digest other than :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL
@@ -79,7 +79,7 @@ class Rendezvous:
                 time.sleep(min(waited / 10, _NAP_SECONDS))
 
     def all_gather_text(self, text: str) -> list[str]:
-        """Return a list of the strings that the ranks pass to this call, by rank. Every rank must make the call."""
+        """Send a string to all ranks, and return the strings in rank order. Every rank must make this call."""
         self._check()
         self._said += 1
         keys = [f"said/{self._said}/{rank}" for rank in range(self.ranks)]

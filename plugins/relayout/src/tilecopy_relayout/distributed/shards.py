@@ -65,7 +65,7 @@ class Shards:
         return tuple(shape)
 
     def boxes(self, sender: int, receiver: int) -> Iterator[Box]:
-        """Yield the boxes that one rank sends to another rank, as starts and extents of the split dimensions."""
+        """For each box that one rank sends to another rank, yield its starts and extents in the split dimensions."""
         moved = self.moved
         if 0 in moved.extents:
             return
@@ -147,7 +147,7 @@ def are_consecutive(boxes: Sequence[Strides]) -> bool:
 
 
 def dimension(name: str, value: Any, rank: int, what: str) -> int:
-    """Return the index of a dimension, at least 0. A negative ``value`` counts from the last dimension."""
+    """Return the non-negative index of a dimension. A negative ``value`` counts from the last dimension."""
     dim = integer(value)
     if dim is None or not -rank <= dim < rank:
         raise RequestError(f"{name} must be one of the {rank} dimensions of {what}, got {short_repr(value)}")
@@ -228,8 +228,8 @@ def merge_requests(requests: Sequence[RankRequest]) -> Shards:
         extents = tuple(request.extent or 0 for request in requests)
     if sum(extents) != moved.shape[out_shard_dim]:
         raise RequestError(
-            f"the sizes of out along out_shard_dim={out_shard_dim} must add up to the extent of the result of shape {moved.shape}, got "
-            f"{list(extents)}, in total {sum(extents)}"
+            f"the sizes of out along out_shard_dim={out_shard_dim} must add up to {moved.shape[out_shard_dim]} for the result's shape "
+            f"{moved.shape}, got {list(extents)} with the sum {sum(extents)}"
         )
     shards = Shards(moved, shard_dim, out_shard_dim, cuts_of(parts), cuts_of(extents))
     for rank, out in enumerate(outs):

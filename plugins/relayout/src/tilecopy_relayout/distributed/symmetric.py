@@ -62,7 +62,7 @@ class SymmetricWorkspace:
     def push(
         self, x: torch.Tensor, out: torch.Tensor | None, shards: Shards, into: Sequence[tuple[int, ...]]
     ) -> Callable[[Any, torch.Tensor, Any], torch.Tensor] | None:
-        """Return a function that exchanges the parts, or None if some rank cannot write to another rank's memory.
+        """Return a function that exchanges the parts. Return None if some rank cannot write to another rank's memory.
 
         Every rank must make this call. ``x`` is this rank's part of the array. ``out`` is its symmetric memory for the result, if all
         ranks have it. ``into`` has the strides of each rank's part of the result.

@@ -110,7 +110,7 @@ def relayout_file(
                 flat, piece_seconds, differing = _relaid_out(read, words, place, executor, target)
                 if differing:
                     raise TilecopyError(
-                        f"verification failed: {differing} words of piece {index} differ from NumPy's; nothing was written"
+                        f"verification failed: {differing} words of {words.elem_bytes} bytes in piece {index} differ from NumPy's; nothing was written"
                     )
                 seconds.append(piece_seconds)
                 progress(index * total // len(places), total)
@@ -129,5 +129,5 @@ def relayout_file(
         wall_seconds=time.perf_counter() - started,
         executor=executor,
         target=target,
-        verified=f"all {total} bytes are equal to NumPy's, compared before they were written{read.left_out}",
+        verified=f"all {total} bytes were equal to NumPy's before they were written{read.left_out}",
     )

@@ -28,10 +28,10 @@ def relayout_blocks(call: RelayoutCall) -> Any:
     if not isinstance(array, da.Array):
         raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")
     call.refuse(
-        "is not supported for a Dask array, because its blocks are computed later: omit it", "out", "stream", "device"
+        "a Dask array does not support this argument, because it is computed later: omit it", "out", "stream", "device"
     )
     if any(math.isnan(extent) for extent in array.shape):
-        raise RequestError("array must have known chunks: call array.compute_chunk_sizes() first")
+        raise RequestError(f"array must have known chunks, got shape {array.shape}: call array.compute_chunk_sizes()")
     _demand_movable(array, call.executor)
     moved = call.rearrangement()
     if 0 in moved.shape:

@@ -26,7 +26,7 @@ from ..validation import sizes_of
 def apply_operator(call: RelayoutCall) -> Any:
     """Call the torch operator and return the relayout of a tensor."""
     array, out = call.array, call.out
-    why = "is not supported when torch records or traces the call"
+    why = "this argument is not supported while torch records or traces the call"
     call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around the call", "stream")
     call.refuse(f"{why}: omit it", "device")
     if torch.compiler.is_compiling() and (
@@ -59,7 +59,7 @@ def apply_operator(call: RelayoutCall) -> Any:
 
 def record_operator(call: RelayoutCall) -> Any:
     """Record the operator in the graph of ``torch.fx.symbolic_trace``. The array is a proxy without a shape."""
-    call.refuse("is not supported under torch.fx.symbolic_trace: omit it, or trace with torch.export or make_fx", "out")
+    call.refuse("this argument is not supported under torch.fx.symbolic_trace: trace with torch.export", "out")
     return torch.ops.tilecopy.relayout(*call._replace(sizes=sizes_of(call.sizes)).for_torch())
 
 
@@ -67,7 +67,7 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
     """Check that writing into ``out`` loses no derivative."""
     if not torch.compiler.is_compiling():  # these checks cannot be traced
         if array.is_meta != out.is_meta:
-            raise RequestError(f"out must be on the device of the array, {array.device}, got {out.device}")
+            raise RequestError(f"out must be on the array's device {array.device}, got {out.device}")
         if why := framework_of(torch.Tensor).out_error(out):
             raise RequestError(f"out: {why}")
         if any(map(torch_internals.is_wrapped_by_transform, (array, out))):

@@ -56,7 +56,7 @@ class _CachedLaunch:
     high: int
 
     def new_result(self, array: Any, stream: Any) -> tuple[Any, int]:
-        """Return a new array for the result, and the array's address."""
+        """Return a new array for the result and the address of the new array."""
         result = self.framework.empty(array, self.shape, self.dtype, stream)
         reader = _readers.get(type(result))
         facts, address = (None, 0) if reader is None else reader(result)
@@ -65,7 +65,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch at addresses of a new alignment, or on two GPUs. Raise CacheMissError if an address is misaligned."""
+        """Launch if no cached launch fits, as for two GPUs. Raise CacheMissError if an address is misaligned."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError
@@ -84,7 +84,7 @@ _NONE_KEPT: Any = (None, None, None)
 
 
 def launch_cached(array: Any, axes: Any, out: Any, stream: Any, executor: str | None, sizes: Mapping[str, Any]) -> Any:
-    """Run a call with the cached launch of an earlier call at other addresses. Return the result."""
+    """Run a call with the cached launch of an earlier call that differs only in addresses. Return the result."""
     try:
         options = _options(axes, out, executor, sizes)
         sees_calls, same, kept = _newest.get(options, _NONE_KEPT)

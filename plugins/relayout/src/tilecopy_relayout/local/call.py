@@ -43,7 +43,7 @@ class RelayoutCall(NamedTuple):
         """Raise RequestError if an argument named in ``names`` is not None. The message ends with ``why``."""
         for name in names:
             if getattr(self, name) is not None:
-                raise RequestError(f"{name}= {why}")
+                raise RequestError(f"{name}=: {why}")
 
     def for_torch(self) -> tuple[Any, str, str, list[int], str]:
         """Return the arguments of the torch operator: array, axes, names and lengths of the pattern's axes, executor."""
@@ -112,13 +112,13 @@ def _through(device: int, executor: str) -> Any:
         raise RequestError(f"device must be omitted with the executor {executor}, got {short_repr(device)}")
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
         raise RequestError(
-            f"device must be the number of one of the {len(driver().devices)} GPUs, from 0, got {short_repr(device)}"
+            f"device must be a GPU number of at least 0 and below {len(driver().devices)}, got {short_repr(device)}"
         )
     return driver().active(device)
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that returns the frameworks' current stream, which must be the same for both arrays."""
+    """Return a function that returns the current stream. The frameworks of both arrays must have the same one."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 
@@ -129,7 +129,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
     memory, source_memory = facts.memory, source.memory
     if memory.shape != shape:
         raise RequestError(
-            f"{name} must have shape {shape}, the shape of the result for an array of {source_memory.shape}, got {memory.shape}"
+            f"{name} must have the result's shape {shape} for an array of shape {source_memory.shape}, got {memory.shape}"
         )
     if dtype_name(facts.dtype) != dtype_name(source.dtype) or memory.itemsize != source_memory.itemsize:
         raise RequestError(
@@ -148,7 +148,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         )
     if overlaps(source_memory, memory):
         raise RequestError(
-            f"{name} must not overlap the array, because relayout cannot work in place; pass another buffer, or omit out"
+            f"{name} must not overlap the array, because relayout cannot work in place; pass another buffer"
         )
     return facts
 

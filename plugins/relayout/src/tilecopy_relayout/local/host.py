@@ -38,7 +38,7 @@ def choose_executor(name: str | None, device: int | None = None) -> str:
 
 
 def target_of_gpu(device: int | None = None) -> str:
-    """Return the architecture of a GPU, by default of the thread's current GPU, or of GPU 0 if no GPU is current."""
+    """Return the architecture of a GPU. The default is the thread's current GPU, or GPU 0 if no GPU is current."""
     cuda: Any = get_executor("cuda")
     device = driver().current_device() if device is None else device
     major, minor = next(d.capability for d in cuda.devices() if d.ordinal == device)
@@ -57,16 +57,16 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the bytes that a piece's source and result may take: 80% of free GPU memory, or None on the emulator."""
+    """Return the bytes that a piece's source and result may take: 80% of free GPU memory. None on the emulator."""
     if executor != "cuda":
         return None
     with driver().active(driver().current_device()):
-        free, _ = driver().call("cuMemGetInfo", what="free memory of the GPU")
+        free, _ = driver().call("cuMemGetInfo", what="cannot read the size of the free GPU memory")
     return int(free) * 8 // 10
 
 
 def move_in_pieces(source: Any, result: Any, executor: str) -> None:
-    """Copy ``source`` to ``result``, both in host memory, in pieces that fit the GPU's memory. Both arrays may have any strides."""
+    """Copy one host array to another, in pieces that fit the GPU's memory. Both arrays may have any strides."""
     limit = default_memory_bytes(executor)
     most = max(1, result.size if limit is None else limit // (2 * result.itemsize))
     for box in boxes(result.shape, most):
@@ -78,7 +78,7 @@ def move_in_pieces(source: Any, result: Any, executor: str) -> None:
 
 
 def move_piece(source: Any, result: Any, executor: str, *, target: str | None = None, timed_runs: int = 0) -> float:
-    """Copy one piece of an array in host memory. Return the seconds of the copy without transfers to and from the GPU.
+    """Copy one piece of a host array. Return the seconds that the copy took, without transfers to and from the GPU.
 
     On a GPU, ``result`` is C-contiguous, and the seconds are the median of ``timed_runs`` launches, timed by CUDA events, or 0.
     """
@@ -105,7 +105,7 @@ def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> floa
     if capturing := capturing_framework():
         raise RequestError(
             f"host arrays are not supported while the current stream of {capturing} is captured into a graph: pass device "
-            "arrays, or call relayout before the capture"
+            "arrays"
         )
     memory, first, source = _compact(source)
     gpu = driver().current_device()

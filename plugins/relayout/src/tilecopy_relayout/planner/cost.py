@@ -1,4 +1,4 @@
-"""The expected cost of a tiling, from counts of sectors, wavefronts and CTAs and weights measured on an H200.
+"""The expected cost of a tiling: factors for sectors, wavefronts and CTAs, with weights measured on an H200.
 
 Every factor is one or more. The expected throughput is that of a plain copy, divided by the product of the factors. The
 weights agree with a sweep of all candidates over fifteen large relayouts and nine of narrow elements at odd places (the

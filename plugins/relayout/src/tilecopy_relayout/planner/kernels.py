@@ -134,7 +134,7 @@ def _coordinates(number: Any, extents: Sequence[int]) -> list[Any]:
 
 
 def fragment(thread_values: ThreadValueLayout, rank: int, *, words: bool) -> TileLayout:
-    """Return a register layout of a box. A thread's words (if ``words`` is True) or vectors are contiguous."""
+    """Return a register layout of a box, in shared-memory order if ``words`` is True, else in global-memory order."""
     iters: list[list[tuple[int, Any]]] = [[] for _ in range(rank)]
     by_words = words and thread_values.permutes_registers
     for mode in thread_values.modes:

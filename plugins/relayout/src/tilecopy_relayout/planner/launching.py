@@ -77,8 +77,8 @@ def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     (low, high), (first, end) = footprint.byte_bounds, planned.byte_bounds
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
-            f"{name} must have elements of {planned.itemsize} bytes from byte {first} to byte {end} after its first element, got an "
-            f"array of shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
+            f"{name} must cover bytes {first} to {end} from its first element in elements of {planned.itemsize} bytes, got "
+            f"shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
         )
 
 

@@ -161,12 +161,12 @@ def plan_relayout(
     out_steps = moved.destination_strides(_steps("out_strides", out_strides, moved.shape))
     if overlaps_itself(StridedMemory(0, moved.extents, out_steps, 1)):
         raise tc.RequestError(
-            f"out_strides must not make elements of the result of shape {moved.shape} overlap, got {short_repr(out_strides)}"
+            f"out_strides must not make elements of the result overlap, got {short_repr(out_strides)} for the shape {moved.shape}"
         )
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
-                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the {elem_bytes} bytes of an element, got {short_repr(align)}"
+                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} that is at least the element size of {elem_bytes} bytes, got {short_repr(align)}"
             )
     spec = RelayoutSpec(moved.extents, source, out_steps, elem_bytes)
     return plan_of(spec, str(tc.target_of(target)), align_bytes, out_align_bytes)
@@ -198,7 +198,7 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the tiling with the least expected cost (the first of several), and this cost."""
+    """Return the tiling with the least expected cost and the cost of this tiling. Of equal costs, the first wins."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

@@ -122,7 +122,7 @@ def sector_elems(problem: Problem) -> int:
 
 @frozen
 class LayoutMode:
-    """A frozen record of a layout mode, a factor of a dimension's extent. The mode selects a thread or a register.
+    """A frozen record of a layout mode: a factor of a dimension's extent that selects a thread or a register.
 
     Attributes:
         weight: elements along the dimension per step of the mode.
@@ -162,7 +162,7 @@ class ThreadValueLayout:
 
     @property
     def permutes_registers(self) -> bool:
-        """True if a thread must permute elements in registers between vectors and words."""
+        """True if a thread must permute elements in registers between global-memory vectors and shared-memory words."""
         return self.vec > 1 and self.word > 1
 
     def lanes(self, step: Callable[[LayoutMode], int]) -> list[int]:
@@ -204,7 +204,7 @@ class _ModeAllocator:
         self.counts = {True: 1, False: 1}  # of threads and of registers
 
     def take(self, dim: int, most: int, *, thread: bool) -> int:
-        """Add a mode and return its extent, the largest divisor of the dimension's remaining extent up to ``most``."""
+        """Add a mode. Return its extent: the largest divisor of the dimension's remaining extent up to ``most``."""
         remaining = self.left[dim]
         extent = next(n for n in range(max(1, min(most, remaining)), 0, -1) if remaining % n == 0)
         if extent > 1:
