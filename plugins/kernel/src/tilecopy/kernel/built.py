@@ -163,7 +163,7 @@ class BuiltKernel:
             if taken.spill_bytes:
                 yield (
                     f"each thread has {taken.registers} registers and spills {taken.spill_bytes} bytes to local memory: "
-                    "use smaller fragments or fewer threads, or build with a smaller min_ctas_per_sm="
+                    "use smaller fragments, or build with fewer threads or a smaller min_ctas_per_sm="
                 )
 
     def resources(self, assembler: str | None = None) -> Resources:

@@ -560,7 +560,7 @@ class TensorMapParameter(ComputedParameter):
             value = value_of(stride, binding.numbers)
             if value % 16 or not 0 <= value < 1 << 40:
                 raise LaunchError(
-                    f"{where}: strides of a tensor map must be multiples of 16 bytes below 2**40, got {value} bytes"
+                    f"{where}: strides of a tensor map must be multiples of 16 bytes below 2**40 bytes, got {value} bytes"
                 )
 
     def encode(self, binding: Binding) -> bytes:

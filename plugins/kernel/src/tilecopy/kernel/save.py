@@ -144,7 +144,7 @@ def _name_of_function(kernel: Any, parameter: parameters.BytesParameter) -> str:
     if not same:
         raise RequestError(
             f"kernel {kernel.name} cannot be saved: the function {name} for parameter {parameter.name} must be importable by "
-            "name (not a lambda, a local function or in __main__); move it to a module of a package"
+            "name; define it at the top level of a module in a package"
         )
     return name
 
