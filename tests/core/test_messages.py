@@ -31,7 +31,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("refused", "error", "message"),
     [
-        (lambda: S[0, 4], tc.LayoutError, "S[...]: every extent must be at least 1, got 0 in (0, 4)"),
+        (lambda: S[0, 4], tc.LayoutError, "S[...]: every extent must be at least 1, got (0, 4)"),
         (
             lambda: S[(4, 4) : (1,)],
             tc.LayoutError,
@@ -63,7 +63,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: memory(shape=(-1, 4)),
             tc.LayoutError,
-            "buffer A, shape: every extent must be at least 0, got -1 in (-1, 4)",
+            "buffer A, shape: every extent must be at least 0, got (-1, 4)",
         ),
         (
             lambda: tc.Buffer(4, "int8", space="heap"),
@@ -171,7 +171,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: tc.Decline(""),
             tc.PluginError,
-            "Decline: reason must be a non-empty string that names operand, value and rule, got ''",
+            "Decline: reason must be a non-empty string that names the operand, its value and the broken rule, got ''",
         ),
     ],
 )

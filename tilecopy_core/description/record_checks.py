@@ -11,10 +11,10 @@ from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     """Return a message if a variant does not support the request's op, memory spaces or target, else None."""
     if variant.op != request.op:
-        return f"it lowers {variant.op}, but the request is a {request.op}"
+        return f"the variant lowers {variant.op}, but the request is a {request.op}"
     if request.spaces not in variant.spaces:
         pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
-        return f"it copies {taken}, but this copy is {pair}"
+        return f"the variant copies {taken}, but this copy is {pair}"
     return variant.why_not_on(request.target)
 
 
@@ -33,7 +33,7 @@ def not_as_declared(variant: Variant, request: CopyRequest, threads: Mapping[str
     names = [option.name for option in variant.options]
     if unknown := sorted(set(request.options).difference(names)):  # it would be lost in silence
         near = did_you_mean(unknown[0], names)
-        return f"it does not take option {unknown[0]!r} (its options: {', '.join(names) or 'none'}){near}"
+        return f"the variant does not take option {unknown[0]!r} (its options: {', '.join(names) or 'none'}){near}"
     for option in variant.options:
         value = request.options.get(option.name)
         if value is not None and not option.fits(value):

@@ -118,7 +118,7 @@ class Accept:
 class Decline:
     """The answer of a variant that cannot do a copy, with the reason. Raises PluginError if the reason is not a string."""
 
-    reason: str = _field("a non-empty string that names operand, value and rule")
+    reason: str = _field("a non-empty string that names the operand, its value and the broken rule")
 
     def __bool__(self) -> bool:
         return False
@@ -159,7 +159,7 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            typed = f"the default must have a type in {short_repr(self.types)}"
+            typed = f"the default must have one of the types {short_repr(self.types)}"
             rule = "the default must be None, because the option is required" if self.required else typed
             raise PluginError(f"Option {self.name}: {rule}, got {short_repr(self.default)}")
 
@@ -230,7 +230,7 @@ class Variant:
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
-                f"Variant {self.name!r}: option names must be unique and must not be names of copy parameters, got {twice[0]!r}"
+                f"Variant {self.name!r}: option names must differ from each other and from the copy's parameters, got {twice[0]!r}"
             )
 
     def why_unusable(self) -> str | None:
@@ -306,7 +306,7 @@ def _options(value: Any) -> Options:
     if isinstance(value, Options):
         return value
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise RequestError(f"options must be a mapping from names to values, got {short_repr(value)}")
+        raise RequestError(f"options must be a mapping from option names to values, got {short_repr(value)}")
     return Options({name: _as_region(option_value) for name, option_value in value.items()})
 
 
@@ -386,7 +386,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The maximum number of 32-bit registers per thread: 255, or its share of the SM's 65,536 registers if less."""
+        """The maximum number of 32-bit registers per thread: 255, or less if an SM has too few registers (65,536)."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 

@@ -37,7 +37,7 @@ class Scope:
         return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
-        """Convert ``tid``, a thread's index in the CTA, to the thread's index in the scope."""
+        """Return the index in the scope of the thread with the index ``tid`` in the CTA."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
@@ -155,7 +155,7 @@ class ActiveThreads:
         size = _SIZES.get(scope.kind)
         if self.cta_threads is not None:
             if size is not None and self.cta_threads % size:
-                return f"the CTA must have a multiple of {size} threads for scope {scope.kind}, got {self.cta_threads}"
+                return f"the CTA must have a multiple of {size} threads for scope {scope.kind}, got {self.cta_threads} threads"
             if scope.kind == "cta" and scope.threads != self.cta_threads:
                 return f"the scope must have all {self.cta_threads} threads of the CTA, got {scope.threads} threads"
         return self.why_split(scope)

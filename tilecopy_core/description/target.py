@@ -71,7 +71,7 @@ class Target:
 
     @property
     def shared_limit_bytes(self) -> int:
-        """The most shared memory that one CTA can opt in to, in bytes."""
+        """The maximum number of bytes of shared memory that one CTA can opt in to."""
         return _ARCHITECTURES[self.arch][0] * 1024
 
     def has(self, feature: str) -> bool:

@@ -85,17 +85,17 @@ class Plan:
 
     @property
     def declined(self) -> dict[str, str]:
-        """A dict from the name of each variant that was not chosen to the reason."""
+        """A dict from variant names to the reasons why these variants were not chosen."""
         return {outcome.name: outcome.reason for outcome in self.outcomes}
 
     @property
     def summary(self) -> str:
-        """A one-line description of the partition, written by the variant."""
+        """The variant's one-line description of the partition."""
         return self._describe(self.partition, "summary()")
 
     @property
     def edge_summary(self) -> str:
-        """A one-line description of the edge tiles' partition, or "" if edge tiles have no partition of their own."""
+        """The variant's one-line description of the edge tiles' partition, or "" if there is no such partition."""
         edge = getattr(self.partition, "edge", None)
         return "" if edge is None else self._describe(edge, "summary()")
 
@@ -123,7 +123,7 @@ class Plan:
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
-            gone = f"this plan needs variant {self.variant} ({self.package}), which cannot be used"
+            gone = f"this plan needs variant {self.variant} ({self.package}), but the variant cannot be used"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
         for option in plugin.record.options:
@@ -299,7 +299,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in ``variant=``. None gives (). Raises RequestError for an invalid or repeated name."""
+    """Return the names in ``variant=``. Return () for None. Raises RequestError for an invalid or repeated name."""
     names = () if variant is None else (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
     if not fits or len(set(names)) != len(names) or (not names and variant is not None):

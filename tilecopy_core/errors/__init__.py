@@ -65,7 +65,7 @@ class NoVariantError(TilecopyError, LookupError):
     def __init__(self, message: str, declined: Mapping[str, str]) -> None:
         if not isinstance(declined, Mapping):
             raise RequestError(
-                f"NoVariantError: declined must be a mapping of names to reasons, got {short_repr(declined)}"
+                f"NoVariantError: declined must be a mapping from variant names to reasons, got {short_repr(declined)}"
             )
         super().__init__(message)
         self.declined = dict(declined)

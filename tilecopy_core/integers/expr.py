@@ -152,7 +152,7 @@ class Expr(RunTime):
 
     const: int
     terms: tuple[Term, ...]
-    has = "integers known only at run time support + - * ^ and comparisons, and // % by a positive constant"
+    has = "integers known only at run time support + - * ^, comparisons, and // and % by a positive constant"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self.const, self.terms)
@@ -171,7 +171,7 @@ class Expr(RunTime):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The lower and the upper bound; see :func:`bounds_of`."""
+        """The integer's lower bound and upper bound; see :func:`bounds_of`."""
         known = _as_quotients(self)
         lower, upper = bounds_of(constant_of(known))
         for atom, coefficient in terms_of(known):

@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Drop iters of extent 1 and fuse contiguous neighbours. Return the remaining iters."""
+    """Return the iters without those of extent 1, and with contiguous neighbours fused."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Drop pairs of iters of extent 1 and fuse contiguous neighbouring pairs. Return the remaining pairs."""
+    """Return the pairs of iters without those of extent 1, and with contiguous neighbouring pairs fused."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:

@@ -219,7 +219,7 @@ class TileLayout:
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
     def group(self, shape: Sequence[int]) -> tuple[TileLayout, tuple[int, ...]]:
-        """Return an equal layout in which each iter belongs to one dimension of ``shape``, and ``separators``.
+        """Return ``(layout, separators)``: an equal layout whose iters each belong to one dimension of ``shape``.
 
         Dimension ``d`` has ``shard[separators[d] : separators[d + 1]]``; dimensions of extent 1 have no iters. Raises
         :class:`LayoutError` where the sizes differ, or an iter straddles two dimensions and cannot be split between them.
@@ -360,9 +360,7 @@ def checked_extents(extents: Any, what: str, least: int = 1) -> tuple[int, ...]:
         if type(extent) is not int:
             raise LayoutError(f"{what}: an extent must be a plain integer, got {short_repr(extent)}")
         if extent < least:
-            raise LayoutError(
-                f"{what}: every extent must be at least {least}, got {short_repr(extent)} in {short_repr(values)}"
-            )
+            raise LayoutError(f"{what}: every extent must be at least {least}, got {short_repr(values)}")
     if prod([extent or 1 for extent in values]) > _MOST_ELEMS:  # strides grow with the other extents where one is 0 too
         raise LayoutError(f"{what}: a shape must have at most 2**62 elements, got {short_repr(extents)}")
     return values

@@ -67,7 +67,7 @@ class Bindings:
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)
 
     def shared_base(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds the 32-bit address of a shared buffer, the address of ``smem_NAME``."""
+        """Return the register that holds the 32-bit address of a shared buffer's variable ``smem_NAME``."""
         variable = Written(f"smem_{buffer.name}")
         return pure_once(emitter, emitter.blocks[0], ("variable", buffer.memory), "mov.u32", "b32", variable)
 

@@ -1,4 +1,4 @@
-"""Index arithmetic: lowers symbolic integers to registers, element offsets to addresses, and conditions to predicates."""
+"""Index arithmetic. It lowers symbolic integers to registers, offsets to addresses, and conditions to predicates."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def distributions(*, declaring: str = "") -> list[Installed]:
 
 
 def forget_distributions() -> None:
-    """Clear the cache of installed distributions. Use it after changes that keep the modification time of a folder."""
+    """Clear the cache of installed distributions. Call it after a change that keeps a folder's modification time."""
     invalidate_caches()
     _read.cache_clear()
 

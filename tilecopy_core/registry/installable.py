@@ -25,7 +25,7 @@ class KnownVariant:
 
 
 def known_variants() -> Mapping[str, KnownVariant]:
-    """Return a dict from names to the variants of all installed tables. A table that fails to load causes a warning."""
+    """Return a dict from names to variants, from all installed tables. A table that fails to load causes a warning."""
     return _found_on(tuple(map(str, sys.path)))
 
 

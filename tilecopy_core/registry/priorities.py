@@ -67,7 +67,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
     """Convert a mapping of variant names to integers into priorities. Raises RequestError for any other value."""
     if not isinstance(values, Mapping):
         raise RequestError(
-            f"{origin} must be a mapping of variants to integers such as {{'tma': 40}}, got {short_repr(values)}"
+            f"{origin} must be a mapping from variant names to integers such as {{'tma': 40}}, got {short_repr(values)}"
         )
     checked = dict[str, Priority]()
     for name, value in values.items():

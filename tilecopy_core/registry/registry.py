@@ -169,7 +169,7 @@ class Registry:
             return table
 
     def last_table(self) -> Table:
-        """Return the table that :meth:`table` returned last, or a new table if plugins have changed since then."""
+        """Return the last table without reading the environment. Return a new table if plugins have changed since."""
         return self._table or self.table()
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
@@ -263,7 +263,7 @@ class Registry:
             return bool(added)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
-        """Add a plugin object to the registry, for example in a test or in a notebook, or to trace hooks.
+        """Add a plugin object to the registry, for example in a test, in a notebook or for tracing.
 
         It replaces a registered plugin, or one of a third party's package, of the same name until :meth:`unregister`. Raises
         RequestError for an argument of another type and PluginError for the name of an installed first-party variant.
