@@ -110,9 +110,6 @@ class Accept:
 
     priority: int | None = _field("a 64-bit integer or None", optional(ANY_INTEGER).fits, default=None)
 
-    def __bool__(self) -> bool:
-        return True
-
 
 @frozen
 class Decline:

@@ -42,10 +42,7 @@ def why_not_in_bytes(request: CopyRequest) -> str:
 
 
 def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int]:
-    """Return a region as bytes, which of its dimensions longer than 1 has fewer elements, and the elements before it in its first byte.
-
-    Raises LayoutError if there is no such form. With ``around``, the region may begin and end inside a byte at known places.
-    """
+    """Return a region as bytes, which dimension longer than 1 shrinks, and its first element's place in its byte."""
     buffer, starts, extents = region.buffer, list(region.starts), list(region.extents)
     view, per_byte = buffer.view(dtype="uint8"), 8 // buffer.dtype.bits
     dim = next((d for d, size in enumerate(buffer.shape) if not structural_equal(size, view.shape[d])), None)
@@ -53,7 +50,7 @@ def _as_bytes(region: Region, *, around: bool = False) -> tuple[Region, int, int
         raise LayoutError(f"{buffer} has no elements")
     start, extent, phase = starts[dim], extents[dim], 0
     if divisor_of(start) % per_byte or extent % per_byte:
-        if not around or isinstance(start, Expr):
+        if not around or isinstance(start, Expr):  # with `around`, a known place may lie inside a byte
             raise LayoutError(
                 f"dimension {dim} of {region} must start and end at a multiple of {per_byte} elements (a byte boundary), got start {start} and extent {extent}"
             )

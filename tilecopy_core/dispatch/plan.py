@@ -289,10 +289,8 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
             _own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry
         )
     except NoVariantError:
-        installed = registry.table()
-        if demanded and all(installed.plugin_named(name) for name in demanded):
-            raise  # all of them declined; a package installed since then is not among them
-        if not registry.refresh():
+        all_declined = demanded and all(map(registry.table().plugin_named, demanded))
+        if all_declined or not registry.refresh():  # a package installed since then is not among those demanded
             raise
         return dispatch(request, variant, registry)
     return plan
@@ -362,7 +360,8 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
-        left_out = tuple(_left_out(name, plugin.name) for name in request.options if name not in seen.options)
+        ignored = f"is ignored: {plugin.name} does not take it, and the copy is correct without it"
+        left_out = [Note("option", f"option {name} {ignored}") for name in request.options if name not in seen.options]
         outcomes += [
             _outranked_outcome(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
         ]
@@ -376,15 +375,10 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             completion_steps=plugin.record.completion_steps,
             demanded=bool(demanded),
             outcomes=(*outcomes, *others),
-            notes=left_out + _notes(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded)),
+            notes=(*left_out, *_notes(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded))),
             priority_origin=priority.origin,
         )
     raise no_variant(request, demanded, [*outcomes, *others], table)
-
-
-def _left_out(option: str, chosen: str) -> Note:
-    """Return the note that the chosen variant ignores an option that it does not declare."""
-    return Note("option", f"option {option} is ignored: {chosen} does not take it, and the copy is correct without it")
 
 
 def _notes(
@@ -448,10 +442,7 @@ def _against(plugin: Plugin, request: CopyRequest, threads: Mapping[str, str | N
 
 
 def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Any:
-    """Return a hook's result: an Accept, a partition, or the outcome of a variant that declines or fails.
-
-    A faulty hook declines this one request; if the variant was demanded by name, PluginError is raised.
-    """
+    """Return a hook's result, or the outcome of a variant that declines or fails (PluginError if it was demanded)."""
     cause: BaseException | None = None
     registry.last_table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
     try:

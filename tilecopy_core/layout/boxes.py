@@ -90,10 +90,7 @@ def box(
         raise LayoutError(
             f"a region of the shape {tuple(shape)} must have {len(shape)} dimensions, got {short_repr(region)}"
         )
-    parts = [
-        _start_and_extent(*part_and_size, dim, overhang)
-        for dim, part_and_size in enumerate(zip(region, shape, strict=True))
-    ]
+    parts = [_start_and_extent(region[dim], size, dim, overhang) for dim, size in enumerate(shape)]
     return tuple([start for start, _ in parts]), tuple([extent for _, extent in parts])
 
 

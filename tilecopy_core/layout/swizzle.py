@@ -59,9 +59,8 @@ class Swizzle:
 
     def apply(self, address: Any) -> Any:
         """Return the swizzled element address for an int, an array of ints or a symbolic integer."""
-        if not is_int_like(address) and not (
-            isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
-        ):
+        is_array = isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
+        if not is_array and not is_int_like(address):
             raise LayoutError(
                 f"an address must be a plain or symbolic integer or an array of integers, got {short_repr(address)}"
             )

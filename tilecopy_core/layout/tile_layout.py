@@ -313,8 +313,7 @@ class TileLayout:
         shard: list[Iter] = []
         for count, stride, iters in zip(counts, row_major(counts), groups, strict=True):
             shard += [Iter(count, stride * step), *iters]
-        tiled = self.with_iters(shard).canonicalize()
-        return TileLayout.of(tiled.shard, tiled.replica, tiled._offset, tiled.swizzle, names=self.axes)
+        return TileLayout.of(fuse(shard), self.canonicalize().replica, self._offset, self.swizzle, names=self.axes)
 
 
 Layout = TileLayout

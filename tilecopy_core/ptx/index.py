@@ -146,10 +146,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
-        """Check that an integer fits in 64 bits, as comparisons require, and return the integer.
-
-        Raises PtxError if it may not fit in the 64 bits in which it is computed.
-        """
+        """Return an integer that is compared in 64 bits. Raises PtxError if the integer may not fit in 64 bits."""
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(
@@ -231,10 +228,7 @@ class IndexEmitter(Emitter):
         return self.address(region.buffer, place.get("m", 0), whole=whole)
 
     def _base(self, buffer: Buffer, terms: tuple[Term, ...], const_bytes: int, immediate: int) -> Register:
-        """Return a buffer's start plus elements plus bytes, with one partial sum per depth of blocks, which inner blocks share.
-
-        The start is a 32-bit shared address or a 64-bit global pointer. The instruction then adds ``immediate`` bytes.
-        """
+        """Return the register of an address. Inner blocks share the partial sum of each depth of blocks."""
         varying = sum_of(0, terms) * (buffer.dtype.bits // 8) + const_bytes
         start = (self.bindings.pointer if buffer.space == "global" else self.bindings.shared_base)(self, buffer)
         parts: dict[tuple[int, bool], list[Term]] = {}
@@ -253,15 +247,12 @@ class IndexEmitter(Emitter):
         return total
 
     def _narrow_by(self, part: Expr, place: Int, buffer: Buffer) -> int:
-        """Return the common factor of a part of ``place`` if its multiples are below ``2**31`` for places in bounds, else 0.
-
-        This depends on the rest of the place: a part that two places share may be narrow in only one of them.
-        """
+        """Return the common factor of a part of ``place`` if its multiples are below ``2**31`` for places in bounds, else 0."""
         factor = gcd(*(coefficient for _, coefficient in part.terms))
         lower, span_bytes = part.bounds[0], _span_bytes(buffer.memory)
         if span_bytes is None or lower is None or lower < 0 or factor >= 2**32:
             return 0
-        least = bounds_of(place - part)[0]
+        least = bounds_of(place - part)[0]  # a part that two places share may be narrow in only one of them
         return factor if least is not None and (span_bytes - min(least, 0)) // factor < 2**31 else 0
 
     def _plus(self, block: Block, start: Register, part: Expr, factor: int) -> Register:

@@ -224,25 +224,22 @@ NEWEST: Version = (9, 0)
 
 _UNKNOWN = (Needs(version=NEWEST, known=False),)
 
-_MODIFIERS = tuple(
-    (part, pattern(text), needs)
-    for part, text, needs in (
-        ("::cta", r"^(?!cp\.async\.c)\S*::cta\b", Needs(75, (7, 8))),
-        ("shared::cluster", r"^\S*\bshared::cluster\b", Needs(90, (7, 8))),
-        (".param::", r"^\S*\.param::", Needs(75, (8, 3))),
-        (".cluster", r"^(?!barrier)\S*\.cluster\b", Needs(90, (7, 8))),
-        (".L", r"^\S*\.L[12]::", Needs(75, (7, 4))),
-        (".L2::", r"^\S*\.L2::(cache_hint|256B)\b", Needs(80, (7, 4))),
-        (".b128", r"^\S*\.b128\b", Needs(75, (8, 3))),
-        ("cp.async.c", r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)", Needs(80, (7, 5))),
-        ("mbarrier.arrive", r"^mbarrier\.arrive\.\S*\s+_", Needs(80, (7, 1))),
-        ("mbarrier.arrive", r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,", Needs(90, (7, 8))),
-        (".f32", r"^(min|max)\S*\.f32\s([^,]+,){3}", Needs(100, (8, 8))),
-        ("cluster", r"\s.*%(cluster|is_explicit_cluster|nclusterid)", Needs(90, (7, 8))),
-        ("%aggr_smem_size", r"\s.*%aggr_smem_size", Needs(90, (8, 1))),
-        ("%reserved_smem_offset", r"\s.*%reserved_smem_offset", Needs(80, (7, 6))),
-        ("%current_graph_exec", r"\s.*%current_graph_exec", Needs(75, (8, 0))),
-    )
+_MODIFIERS = (
+    ("::cta", pattern(r"^(?!cp\.async\.c)\S*::cta\b"), Needs(75, (7, 8))),
+    ("shared::cluster", pattern(r"^\S*\bshared::cluster\b"), Needs(90, (7, 8))),
+    (".param::", pattern(r"^\S*\.param::"), Needs(75, (8, 3))),
+    (".cluster", pattern(r"^(?!barrier)\S*\.cluster\b"), Needs(90, (7, 8))),
+    (".L", pattern(r"^\S*\.L[12]::"), Needs(75, (7, 4))),
+    (".L2::", pattern(r"^\S*\.L2::(cache_hint|256B)\b"), Needs(80, (7, 4))),
+    (".b128", pattern(r"^\S*\.b128\b"), Needs(75, (8, 3))),
+    ("cp.async.c", pattern(r"^cp\.async\.c[ag]\S*\s[^,]+,[^,]+,[^,]+, *(!|%?p\d*\b)"), Needs(80, (7, 5))),
+    ("arrive", pattern(r"^mbarrier\.arrive\.\S*\s+_"), Needs(80, (7, 1))),
+    ("arrive", pattern(r"^mbarrier\.arrive(?!\S*\.(noComplete|expect_tx)\b)\S*\s[^,]+,[^,]+,"), Needs(90, (7, 8))),
+    (".f32", pattern(r"^(min|max)\S*\.f32\s([^,]+,){3}"), Needs(100, (8, 8))),
+    ("cluster", pattern(r"\s.*%(cluster|is_explicit_cluster|nclusterid)"), Needs(90, (7, 8))),
+    ("%aggr_smem_size", pattern(r"\s.*%aggr_smem_size"), Needs(90, (8, 1))),
+    ("%reserved_smem_offset", pattern(r"\s.*%reserved_smem_offset"), Needs(80, (7, 6))),
+    ("%current_graph_exec", pattern(r"\s.*%current_graph_exec"), Needs(75, (8, 0))),
 )
 """Requirements of modifiers and operands, each with a substring for a fast search and the whole pattern."""
 
@@ -274,11 +271,8 @@ class OpcodeForm:
 
 
 def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
-    """Return where the first dot and choice begin and end that a text has as whole parts, or (0, 0).
-
-    A compiled pattern for each group of each form would take longer than all that a kernel looks up.
-    """
-    start = text.find(".")
+    """Return where the first dot and choice begin and end that a text has as whole parts, or (0, 0)."""
+    start = text.find(".")  # compiling a pattern for each group takes longer than all that a kernel looks up
     while start >= 0:
         for choice in choices:
             end = start + 1 + len(choice)

@@ -92,28 +92,22 @@ def installed_sources(group: str) -> list[Source]:
     sources: dict[tuple[str, str], Source] = {}
     for package in distributions(declaring=family.partition(".")[0] + "."):  # read once for all groups of a project
         load: Callable[[], Any]
-        wrong, points = "", []
+        points: list[EntryPoint] = []
         try:
             points = [point for point in package.entry_points if _is_version_of(family, point.group)]
         except Exception as error:
-            wrong = short_error(error) if family in text_of(package.metadata, "entry_points.txt") else ""
-        if not points and not wrong:
-            continue
-        if wrong:
-            why = f"the entry points of {package.name} {package.version} cannot be read ({wrong}); reinstall it"
-            sources[package.name, package.name] = Source(
-                package.name, package.name, package.version, partial(_unreadable, why)
-            )
-        needs = core_excluded(package.requirements)
+            if family in text_of(package.metadata, "entry_points.txt"):
+                why = f"cannot be read ({short_error(error)}); reinstall it"
+                load = partial(_unreadable, f"the entry points of {package.name} {package.version} {why}")
+                sources[package.name, package.name] = Source(package.name, package.name, package.version, load)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             twins = [other.value for other in points if (other.group, other.name) == (point.group, point.name)]
             why = _why_malformed(point, twins)
-            wrong = f"entry point {point.name} = {point.value}: {why}"
-            load = partial(_unreadable, wrong) if why else point.load
+            load = partial(_unreadable, f"entry point {point.name} = {point.value}: {why}") if why else point.load
+            needs = core_excluded(package.requirements)
             source = Source(point.name, package.name, package.version, load, needs=needs)
-            sources[point.name, package.name] = (
-                source if point.group == group else _of_another(source, point.group, group)
-            )
+            source = source if point.group == group else _of_another(source, point.group, group)
+            sources[point.name, package.name] = source
     return [sources[key] for key in sorted(sources)]
 
 

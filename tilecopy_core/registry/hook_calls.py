@@ -93,13 +93,10 @@ def manager_of(
     report_seconds: Callable[[Plugin, str, float], None],
     report_fault: Callable[[WrapperCall], None],
 ) -> pluggy.PluginManager:
-    """Return a pluggy manager that calls the hooks of one plugin and reports hook wrappers that break the rules.
+    """Return a pluggy manager that calls the hooks of a variant or of the core's dispatch, inside ``wrappers``.
 
-    Args:
-        plugin: the variant, or the core's own dispatch.
-        wrappers: by hook, the outermost first.
-        report_seconds: called with a plugin, a hook and the CPU time of its call in seconds.
-        report_fault: called with the call of a wrapper that broke the rules for wrappers, after it.
+    ``wrappers`` has the outermost first. ``report_seconds`` gets the CPU time of each call, and ``report_fault`` each
+    call of a wrapper that broke the rules for wrappers.
     """
     manager = hook_manager()
     manager.register(_Hooks({hook: impl.function for hook, impl in plugin.hooks.items()}), plugin.name)

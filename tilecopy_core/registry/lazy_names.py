@@ -38,7 +38,6 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
 
     def look_up(name: str) -> Any:
         if name in later:
-            package = sys.modules[module]
             # A fork waits for the import. The import does not wait: its thread may have the lock of a module that the holder needs.
             is_locked = LOCK.acquire(blocking=False)
             try:
@@ -46,7 +45,7 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
             finally:
                 if is_locked:
                     LOCK.release()
-            setattr(package, name, value)  # the next look-up finds it there
+            setattr(sys.modules[module], name, value)  # the next look-up finds it there
             return value
         hint = f"; {brought[name]}" if name in brought else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[module])

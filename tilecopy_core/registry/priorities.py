@@ -32,12 +32,8 @@ class Priority:
         return f"priority {self.value}{', set by ' * bool(self.origin)}{self.origin}"
 
 
-_CURRENT: ContextVar[Mapping[str, Priority]] = ContextVar("_CURRENT", default=MappingProxyType({}))
-
-
-def current_priorities() -> Mapping[str, Priority]:
-    """Return a dict from variant names to the priorities that the enclosing :func:`priorities` blocks set."""
-    return _CURRENT.get()
+CURRENT_PRIORITIES: ContextVar[Mapping[str, Priority]] = ContextVar("CURRENT_PRIORITIES", default=MappingProxyType({}))
+"""The priorities that the enclosing :func:`priorities` blocks set, by variant."""
 
 
 def priorities(values: Mapping[str, int], /) -> AbstractContextManager[None]:
@@ -56,11 +52,11 @@ def priorities(values: Mapping[str, int], /) -> AbstractContextManager[None]:
 
 @contextmanager
 def _within(values: Mapping[str, Priority]) -> Iterator[None]:
-    token = _CURRENT.set({**_CURRENT.get(), **values})
+    token = CURRENT_PRIORITIES.set({**CURRENT_PRIORITIES.get(), **values})
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        CURRENT_PRIORITIES.reset(token)
 
 
 def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:

@@ -34,7 +34,7 @@ from .entry_points import (
 from .hook_calls import Plugin, WrapperCall, hook_manager, hooks_of, manager_of
 from .hookspecs import DISPATCH, HOOKS, VARIANTS_GROUP
 from .installable import known_variants
-from .priorities import VARIABLE, Priority, checked_priorities, current_priorities, parsed_priorities
+from .priorities import CURRENT_PRIORITIES, VARIABLE, Priority, checked_priorities, parsed_priorities
 
 SLOW_SECONDS = {"tilecopy_predicate": 2.0, "tilecopy_partition": 2.0, "tilecopy_emit": 10.0, "tilecopy_dispatch": 2.0}
 """The CPU time of a hook above which a warning is given. A copy is lowered in about a millisecond; the limits are far above
@@ -125,14 +125,11 @@ class Registry:
         Raises:
             PluginError: :func:`priorities` names a variant that is not installed.
         """
-        table, here = self.table(), current_priorities()
+        table, here = self.table(), CURRENT_PRIORITIES.get()
         if here:
             self._check_named("tc.priorities", here, {plugin.name for plugin in table.plugins})
-        if plugin.name in here:
-            return here[plugin.name]
-        if plugin.name in table.priorities:
-            return table.priorities[plugin.name]
-        return Priority(plugin.record.priority if answered is None else answered)
+        users = here.get(plugin.name) or table.priorities.get(plugin.name)
+        return users or Priority(plugin.record.priority if answered is None else answered)
 
     def table(self) -> Table:
         """Return the table of plugins for the current environment variables. Raises the errors of :meth:`plugins`."""
@@ -235,9 +232,11 @@ class Registry:
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
 
-    def _warn_once(self, key: tuple[Any, ...], message: str, category: type[Warning] = PluginWarning) -> None:
+    def _warn_once(
+        self, key: tuple[Any, ...], message: str, category: type[Warning] = PluginWarning, where: str = ""
+    ) -> None:
         if key not in self._warned:
-            warn_outside(message, category)
+            warn_outside(message, category, where)
             self._warned.add(key)  # not where a filter makes an error of it: every copy that is affected raises it
 
     def refresh(self) -> bool:
@@ -305,17 +304,15 @@ class Registry:
             arguments["variant"] = plugin.variant
         manager = table.managers.get(plugin)
         if manager is None:
-            manager = manager_of(plugin, table.wrappers, self._report_seconds, self._set_aside)
-            table.managers[plugin] = manager
+            manager = table.managers[plugin] = manager_of(plugin, table.wrappers, self._report_seconds, self._set_aside)
         return getattr(manager.hook, hook)(**arguments)
 
     def _report_seconds(self, plugin: Plugin, hook: str, seconds: float) -> None:
         """Warn of a plugin whose hook was slow."""
         if seconds > SLOW_SECONDS[hook]:
-            what = f"{hook} took {seconds:.1f} s of CPU time for one copy (limit {SLOW_SECONDS[hook]:g} s); {plugin.source.advice}"
-            kind = "wrapper" if plugin.variant is None else "variant"
-            message = f"{kind} {plugin.name} ({plugin.source.owner}): {what}"
-            self._warn_once(("slow", plugin, hook), message, SlowPluginWarning)
+            who = f"{'wrapper' if plugin.variant is None else 'variant'} {plugin.name} ({plugin.source.owner})"
+            cost = f"{hook} took {seconds:.1f} s of CPU time for one copy (limit {SLOW_SECONDS[hook]:g} s)"
+            self._warn_once(("slow", plugin, hook), f"{who}: {cost}; {plugin.source.advice}", SlowPluginWarning)
 
     def _set_aside(self, call: WrapperCall) -> None:
         wrapper = call.wrapper
@@ -340,9 +337,7 @@ class Registry:
         If a warnings filter turns it into an error, every such copy raises it. ``where`` is its ``file:line``, by default that of
         the first caller outside this package.
         """
-        if ("advice", kind) not in self._warned:
-            warn_outside(advice, PerformanceWarning, where)
-            self._warned.add(("advice", kind))
+        self._warn_once(("advice", kind), advice, PerformanceWarning, where)
 
 
 def _first_party(source: Source) -> bool:
