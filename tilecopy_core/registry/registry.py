@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -99,7 +99,7 @@ class Registry:
         self._loaded: dict[Source, Plugin] = {}
         self._table: Table | None = None
         self._manager = hook_manager()
-        self._warned: set[tuple[Any, ...]] = set()
+        self._warned: set[Hashable] = set()
 
     @property
     def strict(self) -> bool:
@@ -232,9 +232,7 @@ class Registry:
         status = "wrapper" if variant is None else "ready"
         return Plugin(source, status, variant=variant, hooks=hooks, observes=observes)
 
-    def _warn_once(
-        self, key: tuple[Any, ...], message: str, category: type[Warning] = PluginWarning, where: str = ""
-    ) -> None:
+    def _warn_once(self, key: Hashable, message: str, category: type[Warning] = PluginWarning, where: str = "") -> None:
         if key not in self._warned:
             warn_outside(message, category, where)
             self._warned.add(key)  # not where a filter makes an error of it: every copy that is affected raises it
