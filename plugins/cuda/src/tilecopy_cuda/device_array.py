@@ -140,7 +140,7 @@ def _free_dropped(driver: Driver, device: int, pointer: int) -> None:
 def time_on_device(
     executor: CudaExecutor, work: Callable[[], None], *, runs: int = 10, warm_up: int = 2, device: int = 0
 ) -> float:
-    """Return the median time in seconds of one launch on the legacy stream, measured by device events.
+    """Return the median time in seconds of one launch on the legacy stream, measured with CUDA events.
 
     Args:
         executor: the executor whose context and driver are used.

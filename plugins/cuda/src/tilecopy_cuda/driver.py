@@ -161,8 +161,8 @@ class Driver:
         if int(code) in _CONTEXT_ENDED:
             self.sticky_error = f"{code_text}, reported by {what}"
             return LaunchError(
-                f"{what}: {code_text}. This launch or earlier work caused it (launches are asynchronous). The CUDA context "
-                "is lost, so this process cannot run anything on the GPU any more. Start a new process; "
+                f"{what}: {code_text}. This launch or earlier asynchronous work caused the error. The CUDA context "
+                "is lost, so this process cannot use the GPU any more. Start a new process; "
                 'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
             )
         if int(code) in _CAPTURING:
@@ -175,7 +175,7 @@ class Driver:
         """Return the error for a call made after the context was lost."""
         return LaunchError(
             f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
-            "This process cannot run anything on the GPU any more. Start a new process"
+            "This process cannot use the GPU any more. Start a new process"
         )
 
     # -------------------------------------------------------------------------------------------- devices
@@ -283,7 +283,7 @@ class Driver:
                 return None
         return (
             f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}. The memory is mapped or from a memory pool, "
-            "so the allocator must grant access (cudaMemPoolSetAccess, cuMemSetAccess)"
+            "so the allocator must grant access with cudaMemPoolSetAccess or cuMemSetAccess"
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:

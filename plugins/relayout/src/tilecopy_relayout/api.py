@@ -26,7 +26,7 @@ def relayout(
     placements: Sequence[Any] | None = None,
     **sizes: int,
 ) -> Any:
-    """Permute, split and merge the dimensions of an array into new memory. Elements are copied bit by bit.
+    """Permute, split and merge the dimensions of an array into new memory. The bits of the elements do not change.
 
     Args:
         array: an array of torch, CuPy, JAX, NumPy or Dask, with any strides and any element type of whole bytes. A torch tensor may require a

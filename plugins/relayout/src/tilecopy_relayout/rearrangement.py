@@ -29,7 +29,7 @@ class Rearrangement:
 
     @property
     def merge_extents(self) -> tuple[tuple[int, ...], ...]:
-        """For each dimension of the destination, the extents of the split dimensions that it merges."""
+        """For each dimension of the destination, the extents of the split dimensions that are merged into it."""
         extents = iter([self.extents[index] for index in self.order])
         return tuple(tuple(next(extents) for _ in range(count)) for count in self.merge)
 

@@ -130,7 +130,7 @@ def demand_strided(where: str, tensor: Any) -> None:
     """Check that a torch tensor is strided and initialized, and not masked, quantized or nested."""
     kind, rule = type(tensor).__name__, ""
     if kind.startswith("Uninitialized"):
-        rule = f"the tensor must have a shape, got a {kind}: call the tensor's torch module once before"
+        rule = f"the tensor must have a shape, got a {kind}: call the tensor's torch module once before relayout"
     elif kind == "MaskedTensor":
         rule = "the tensor must not be masked, because the mask would be lost: pass a.get_data()"
     elif tensor.is_quantized:

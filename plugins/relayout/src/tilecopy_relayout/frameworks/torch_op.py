@@ -75,7 +75,7 @@ def _demand_no_derivatives(array: torch.Tensor, out: torch.Tensor) -> None:
         if any(map(torch_internals.has_tangent, (array, out))):
             raise RequestError("out= does not support forward-mode derivatives: omit it")
     if torch.is_grad_enabled() and (array.requires_grad or out.requires_grad):
-        raise RequestError("out= does not support autograd: omit it, or call under torch.no_grad()")
+        raise RequestError("out= does not support autograd: call relayout under torch.no_grad()")
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch may not be installed

@@ -46,7 +46,7 @@ class RelayoutCall(NamedTuple):
                 raise RequestError(f"{name}=: {why}")
 
     def for_torch(self) -> tuple[Any, str, str, list[int], str]:
-        """Return the arguments of the torch operator: array, axes, names and lengths of the pattern's axes, executor."""
+        """Return the arguments of the torch operator in order: array, axes, axis names, axis lengths, executor."""
         axes = self.axes if isinstance(self.axes, str) else ",".join([str(axis) for axis in self.axes])
         return self.array, axes, " ".join(self.sizes), list(self.sizes.values()), self.executor or ""
 

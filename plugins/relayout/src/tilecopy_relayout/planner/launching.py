@@ -45,7 +45,7 @@ class DeviceLauncher:
 
 
 def low_bits(source: int, destination: int) -> int:
-    """Return the key of the plan for two addresses: both addresses modulo :data:`WIDEST_BYTES`, in one integer."""
+    """Return both addresses modulo :data:`WIDEST_BYTES` as one integer. The integer selects the plan."""
     if source == 0 or destination == 0:
         which = "source" if source == 0 else "destination"
         raise tc.RequestError(f"{which} must be the address of memory, got 0: the memory was freed or never allocated")
@@ -83,7 +83,7 @@ def _demand(name: str, array: Any, planned: StridedMemory) -> None:
 
 
 def align_of(address: int) -> int:
-    """Return the alignment of an address in bytes, up to 16."""
+    """Return the alignment of an address in bytes, at most 16 bytes."""
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 

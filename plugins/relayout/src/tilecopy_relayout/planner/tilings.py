@@ -85,7 +85,7 @@ class Tiling:
         return 2 if counts[grid_dims[-1]] % 2 == 0 and prod(counts) >= ALONE_CTAS else 1
 
     def last_tile_shift(self, problem: Problem) -> tuple[int, ...]:
-        """Return how many elements the last box is moved back along each dimension, so that it ends with the dimension.
+        """Return how many elements the last box is moved back along each dimension to end at the array's edge.
 
         A shifted box moves some elements a second time, to the same places, and no element outside. The shift is 0 if the boxes
         end with the dimension, or if it would split a vector. In the second case the last box reaches out of bounds.
