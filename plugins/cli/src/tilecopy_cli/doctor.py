@@ -84,7 +84,7 @@ def _compute_cache() -> DoctorCheck:
         return DoctorCheck(what, "missing", install_line(KNOWN_EXECUTORS["cuda"]))
     cache = ComputeCache.of_environment()
     if cache.disabled:
-        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set, so each process compiles again: unset it")
+        return DoctorCheck(what, "missing", "CUDA_CACHE_DISABLE=1 is set, so each process recompiles kernels: unset it")
     detail = cache.problem or f"{cache.folder}, up to {cache.limit_bytes / 2**20:g} MiB"
     return DoctorCheck(what, "unusable" if cache.problem else "found", detail)
 

@@ -23,7 +23,7 @@ def load_of(buffer: tc.Buffer) -> tc.Plan:
     layout: Any = buffer.layout
     named = {axis.name for axis in layout.axes if axis.name != "m"}
     if not named or not named <= set(AXES):
-        what = f"has the axes {', '.join(sorted(named))}" if named else "has no such axis: use kind 'banks'"
+        what = f"has the axes {', '.join(sorted(named))}" if named else "has no thread axis: use kind 'banks'"
         raise tc.RequestError(
             f"draw: kind 'fragment' needs thread axes of one CTA, or tensor memory axes, but {layout} {what}"
         )

@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers. The argument ``warp`` has the warp of each, and so on.
+        """Return a mask of the selected accesses or registers. For example, ``warp`` has the warp of each.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.

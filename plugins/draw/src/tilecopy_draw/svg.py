@@ -227,7 +227,7 @@ def _thin(names: Sequence[str], pixels: float, needs: Sequence[float]) -> dict[i
 
 @attrs.frozen(eq=False)
 class Figure:
-    """A frozen record of a whole picture.
+    """A frozen record of a whole picture: its title, panels, legend and notes.
 
     Attributes:
         title: what the picture shows.

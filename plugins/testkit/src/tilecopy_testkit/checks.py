@@ -127,8 +127,8 @@ def steps_are_needed(subject: VariantUnderTest, count: int = 12) -> None:
             lines = copy_instructions(kernel, subject.name)
             number = next((n for n, line in lines if any(part in line.opcode for part in _COMPLETIONS)), 0)
             why = (
-                f"all {len(right)} copies have right results without the step {step.name} of the completion "
-                f"{subject.record.completion!r}: the variant already includes this step, or does not need it"
+                f"the step {step.name} of the completion {subject.record.completion!r} must be needed, but all {len(right)} "
+                f"copies have right results without it: the variant already includes this step, or does not need it"
             )
             raise shown(NEEDED, why, case, kernel, number)
 

@@ -60,7 +60,7 @@ class AffineTerm:
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineStart:
-    """The start of a box along one dimension: the sum of a constant and terms."""
+    """The start of a box along one dimension: a constant plus the sum of the terms."""
 
     base: Number
     terms: tuple[AffineTerm, ...] = ()

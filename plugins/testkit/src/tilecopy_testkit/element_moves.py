@@ -1,4 +1,4 @@
-"""The element moves of a partition, and a comparison with the moves that the layouts define.
+"""Functions that list the element moves of a partition and compare them with the moves that the layouts define.
 
 A place is the index of an element in global and shared memory, ``(thread of the scope, element)`` in registers, and
 ``(lane, element)`` in tensor memory. A move is ``(destination, source)``; the source is None if the destination is filled.
@@ -119,16 +119,16 @@ def why_wrong(case: CopyCase, values: Mapping[str, int], moves: Iterable[Move]) 
     due, done = expected_moves(case, values), set[Place]()
     for dst, src in moves:
         if dst in done:
-            return f"moves {move_text(dst, src)}, a location that it writes twice"
+            return f"the partition moves {move_text(dst, src)}, a location that it writes twice"
         if dst not in due:
-            return f"moves {move_text(dst, src)}, a location outside the destination's box"
+            return f"the partition moves {move_text(dst, src)}, a location outside the destination's box"
         if src not in due[dst]:
             right = min(due[dst], key=str)
-            return f"moves {move_text(dst, src)}, but this location must receive {_place_text(spaces[1], right)}"
+            return f"the partition moves {move_text(dst, src)}, but this location must receive {_place_text(spaces[1], right)}"
         done.add(dst)
     for dst, place_sources in due.items():
         if dst not in done:
-            return f"does not move {move_text(dst, min(place_sources, key=str))}"
+            return f"the partition does not move {move_text(dst, min(place_sources, key=str))}"
     return None
 
 

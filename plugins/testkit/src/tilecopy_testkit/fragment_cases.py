@@ -1,4 +1,4 @@
-"""Random test cases of copies between registers and memory, or between registers. Some use mma.sync fragments."""
+"""Random test cases of copies that read or write registers. Some use mma.sync fragments."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _fragment(draw: Draw, shape: Sequence[int], axes: Sequence[tuple[str, int]],
 
 
 def fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Draw a copy between registers and memory, or between registers."""
+    """Draw a copy that reads or writes registers. The other operand is in memory or in registers."""
     scope = draw.choose(scopes_of(case_space, ["warp", "warp", "cta", "warpgroup", "thread"]))
     warpgroup = [128, 128, 128, 256]
     threads = draw.choose({"warp": [32, 64], "cta": [32, 64, 128], "warpgroup": warpgroup, "thread": [1, 2]}[scope])

@@ -244,7 +244,7 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
             return False
         if why := why_wrong(d, values, listed_moves):
             variables = ", ".join(f"{name} {value}" for name, value in values.items())
-            raise Counterexample(AGREES, f"the partition {why} ({variables}; {_summary_text(partition)})", d)
+            raise Counterexample(AGREES, f"{why} ({variables}; {_summary_text(partition)})", d)
     return True
 
 

@@ -83,7 +83,7 @@ RECTANGLES: dict[str, tuple[Iters, Iters]] = {
 
 
 def tensor_fragment_case(draw: Draw, case_space: CaseSpace, pair: tuple[str, str]) -> CopyCase:
-    """Draw a copy between tensor memory and registers. The box is at most the rectangle of one instruction."""
+    """Draw a copy between tensor memory and registers. The box has at most the lanes and columns of one instruction."""
     dtype = draw.choose([d for d in case_space.dtypes if tc.dtype_of(d).bits in (8, 16, 32)] or list(case_space.dtypes))
     per_column = max(1, 4 // tc.dtype_of(dtype).bytes)
     shape = draw.choose(list(RECTANGLES))
