@@ -75,7 +75,7 @@ class Guard:
         return cls(request.dst, None, 0, count, count, (False, True), order)
 
     def over(self, iters: Sequence[Iter]) -> Guard:
-        """Return this bounds check for elements in another order."""
+        """Return this bounds check for the same elements in another order."""
         return attrs.evolve(self, coordinates=TileLayout.of(iters))
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class Run:
         buffer = self.region.buffer
         vec = bits // buffer.dtype.bits
         if vec * buffer.dtype.bits != bits or vec == 0:
-            return f"a vector must be a whole number of {buffer.dtype} elements, got {bits} bits"
+            return f"a vector must hold a whole number of {buffer.dtype} elements, got {bits} bits"
         if vec > 1:
             tail = self.iters[-1] if self.iters else Iter(1, 1)
             if not structural_equal(tail.stride, 1):

@@ -331,7 +331,7 @@ def _joined_units(
         return f"{request.dst}: each row of {shape.name} must have two 16-byte units at one common distance in the source, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
-        return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in the {name} swizzle"
+        return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in one row of the {name} swizzle"
     return (LDO if index else distance // UNIT_BYTES), units[::2]
 
 

@@ -82,9 +82,9 @@ class Transfers:
 load = Transfers(
     "tcgen05_ld",
     ("tmem", "local"),
-    "tcgen05.ld from tensor memory to register fragments, and its wait",
+    "tcgen05.ld from tensor memory to register fragments, then a wait",
     (
-        "before the copy: tcgen05_fence_after() if a barrier or mbarrier separates it from the threads that wrote",
+        "before the copy: tcgen05_fence_after() if the tensor memory was written before a barrier or mbarrier wait",
         "with wait=False: tcgen05_wait_ld() before the registers are read",
         "tcgen05_fence_before() and a barrier before other threads write or free that tensor memory",
     ),
@@ -92,9 +92,9 @@ load = Transfers(
 store = Transfers(
     "tcgen05_st",
     ("local", "tmem"),
-    "tcgen05.st from register fragments to tensor memory, and its wait",
+    "tcgen05.st from register fragments to tensor memory, then a wait",
     (
-        "with wait=False: tcgen05.wait::st.sync.aligned before anything reads that tensor memory",
+        "with wait=False: tcgen05.wait::st.sync.aligned before any access reads that tensor memory",
         "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that use it",
     ),
 )

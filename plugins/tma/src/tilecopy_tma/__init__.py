@@ -47,7 +47,7 @@ variant = Variant(
     features=("tma",),
     options=(
         Option("mbar", (Region, Buffer), "one mbarrier of the CTA, such as mbar[0]", required=True),
-        Option("multicast", (int, Expr), "a mask of the receiving CTAs of the cluster, bit n for rank n"),
+        Option("multicast", (int, Expr), "a mask of the cluster's receiving CTAs: bit n stands for rank n"),
     ),
     completion="mbarrier",
     completion_steps=(
@@ -82,7 +82,7 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
         return f"option multicast must be a mask from 1 to {(1 << MAX_CLUSTER) - 1}, one bit per CTA, got {mask}"
     lower, upper = bounds_of(mask)
     if cluster == 1 and (lower, upper) != (1, 1):
-        return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1: use build(cluster=2)"
+        return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1 CTA: use build(cluster=2)"
     if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
         return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask} with CTA {lower.bit_length() - 1}"
     return None

@@ -337,7 +337,7 @@ def in_bytes(value: Int) -> str:
 
 
 def how_declared(value: Int, needed: int) -> str:
-    """Return advice to declare a scalar with ``multiple_of=`` so that ``needed`` divides ``value``, else ""."""
+    """Return advice to declare a scalar with ``multiple_of=`` so that ``value`` is aligned. Return "" if none helps."""
     for symbol in sorted(symbols_of(value), key=lambda each: each.name):
         multiple = symbol.multiple_of * (needed // gcd(needed, divisor_of(value)))
         declared = (substitute(value, {symbol: number}) for number in (0, multiple, 3 * multiple))
@@ -371,7 +371,7 @@ def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: D
         return f"{apart} (rows of {name} have {row_bytes} bytes, but rows of a box with the {mode} swizzle have {span}): give {name} rows of {span} bytes"
     if extent > MOST_BOX:
         return why_divided(array, step.dim, extent, f"but {apart}")
-    return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps or make them larger"
+    return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps"
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:

@@ -1,4 +1,4 @@
-"""The shuffle form for transposes. It swaps bits of the lane's index with bits of the register's index.
+"""Shuffles for transposes. They swap bits of the lane's index with bits of the register's index.
 
 Where a copy permutes the bits of (lane, register, byte), a bit of the lane that becomes one of the register is exchanged
 between pairs of registers: each lane sends the one of a pair that its partner needs and keeps the other, half a shuffle a

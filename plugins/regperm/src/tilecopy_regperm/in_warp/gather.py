@@ -1,4 +1,4 @@
-"""The general shuffle form. Each lane fetches words from other lanes, and ``prmt`` combines the words.
+"""Shuffles for any copy within warps. Each lane fetches words from other lanes, and ``prmt`` combines the words.
 
 A shuffle hands every lane the same register of a lane of its choice. So a word that takes bytes from several registers,
 or from several lanes in one, is fetched in as many shuffles; ``prmt`` with a selector that depends on the lane merges them.

@@ -15,7 +15,7 @@ from ..source_owners import WARP_THREADS, Array, elsewhere, map_elements
 
 @frozen(eq=False)
 class LaneSources:
-    """A frozen record of the source lane and source byte of each destination byte. Both are -1 if it is not written.
+    """A frozen record of the source lane and source byte of each destination byte. Both are -1 for unwritten bytes.
 
     Attributes:
         fields: what is written.

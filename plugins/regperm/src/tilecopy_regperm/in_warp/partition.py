@@ -1,4 +1,4 @@
-"""The partition of a copy within warps, in the form with the fewest shuffles."""
+"""The partition of a copy within warps: a gather or a butterfly, whichever needs fewer shuffles."""
 
 from __future__ import annotations
 
