@@ -383,7 +383,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The maximum number of 32-bit registers per thread: 255, or less if an SM has too few registers (65,536)."""
+        """The maximum number of 32-bit registers per thread: 255, or less if the SM's 65,536 registers are too few."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 

@@ -37,7 +37,7 @@ class Scope:
         return tid_symbol(self.threads)
 
     def thread_index(self, tid: Int) -> Int:
-        """Return the index in the scope of the thread with the index ``tid`` in the CTA."""
+        """Convert a thread's index in the CTA (``tid``) to its index in the scope."""
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 

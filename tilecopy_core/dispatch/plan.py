@@ -122,7 +122,7 @@ class Plan:
         registry = _registry(registry)
         plugin = registry.table().plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
-            absent = getattr(known_variants().get(self.variant), "install", "it is not installed")
+            absent = getattr(known_variants().get(self.variant), "install", "the variant is not installed")
             gone = f"this plan needs variant {self.variant} ({self.package}), but the variant cannot be used"
             raise PluginError(f"{gone}: {absent if plugin is None else plugin.reason}")
         request, who = self.request, f"variant {self.variant} ({plugin.source.owner})"
@@ -333,7 +333,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
     for name in demanded:
         named = table.plugin_named(name)
         if named is not None and named.variant is None and named.status != "disabled":
-            reason = named.reason or "it wraps the hooks of variants and cannot lower a copy"
+            reason = named.reason or "the plugin wraps the hooks of variants and cannot lower a copy"
             raise PluginError(f"variant {short_repr(name)} cannot be used: {reason}")
         if named is None and name not in known_variants():
             raise no_variant(request, demanded, others, table)
@@ -472,10 +472,10 @@ def _outranked_outcome(
 ) -> Outcome:
     kind: OutcomeKind = "outranked"
     if demanded:
-        why = f"it accepts, but {chosen.name} comes first in variant={short_repr(demanded)}"
+        why = f"the variant accepts, but {chosen.name} comes first in variant={short_repr(demanded)}"
     elif ours.value == theirs.value:
-        kind, why = "tied", f"it accepts, but {chosen.name} has {theirs} too and comes first by name"
+        kind, why = "tied", f"the variant accepts, but {chosen.name} also has {theirs} and comes first by name"
     else:
         after = f"{ours.value}{f' ({ours.origin})' * bool(ours.origin)}"
-        why = f"it accepts, but its {theirs} is lower than {chosen.name}'s {after}"
+        why = f"the variant accepts, but its {theirs} is lower than {chosen.name}'s {after}"
     return Outcome(other.name, kind, why, priority=theirs.value, priority_origin=theirs.origin)

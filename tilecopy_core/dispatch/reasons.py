@@ -65,8 +65,8 @@ def no_variant(
 ) -> NoVariantError:
     """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
-    none = "no installed variant can lower" if outcomes else "no variant is installed that could lower"
-    who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower" if demanded else none
+    none = "no installed variant can lower this copy" if outcomes else "no variant for this copy is installed"
+    who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower this copy" if demanded else none
     unknown = _unknown_option(request, demanded, table)
     first_party = known_variants()
     near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
@@ -85,7 +85,7 @@ def no_variant(
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
             lines.append(f"{name}: not installed, but it may lower this copy: {other.install}")
-    lines.insert(1, f"{who} this copy: {request}")
+    lines.insert(1, f"{who}: {request}")
     if not first_party and (unknown_names or not demanded):
         lines.append(_missing_metadata() or KNOWN)
     for why, (first, *more) in by_kind(outcomes, request.op).items() if not demanded else ():

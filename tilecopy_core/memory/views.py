@@ -62,7 +62,7 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
         elif may_be_new:
             return dim
     raise LayoutError(
-        "a dimension must be contiguous (stride 1) for a view with another element width, but no dimension is contiguous"
+        "a view with another element width needs a contiguous dimension (stride 1), but no dimension is contiguous"
     )
 
 

@@ -16,7 +16,7 @@ from .entry_points import by_name, load_unique
 EXPORTS_GROUP = "tilecopy.exports.v1"
 """Entry-point group of functions that export or explain plans: ``cuda_function``, ``cuda_header``, ``explain`` and ``notes``."""
 _KERNELS = "import tilecopy (from a checkout: pip install plugins/partitions plugins/kernel)"
-_FRAGMENTS = "import them from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
+_FRAGMENTS = "import it from tilecopy_partitions or tilecopy (from a checkout: pip install plugins/partitions)"
 _EXPORT = "install tilecopy-export (from a checkout: pip install plugins/partitions plugins/kernel plugins/export)"
 KNOWN = "to list first-party variants, install tilecopy-partitions (from a checkout: pip install plugins/partitions)"
 _CLASSES = ("BuiltKernel", "Comparison", "Cost", "KernelBuilder", "Mbarrier", "Value")

@@ -202,13 +202,14 @@ def test_a_summary_that_raises_is_told_and_nothing_more(error: type[BaseExceptio
 def test_a_variant_may_have_another_priority_for_one_copy() -> None:
     later = variant("later", priority=30, verdict=tc.Accept(priority=5))
     chosen = plan(registry(source("later", later), source("a", variant("a"))))
-    assert (chosen.variant, chosen.declined["later"]) == ("a", "it accepts, but its priority 5 is lower than a's 10")
+    assert chosen.variant == "a"
+    assert chosen.declined["later"] == "the variant accepts, but its priority 5 is lower than a's 10"
     assert later.calls == ["predicate"]
     alone = plan(registry(source("later", later)))
     assert (alone.variant, alone.priority) == ("later", 5)
     tied = plan(registry(source("later", later), source("first", variant("first", priority=5))))
     assert tied.variant == "first"
-    assert tied.declined["later"] == "it accepts, but first has priority 5 too and comes first by name"
+    assert tied.declined["later"] == "the variant accepts, but first also has priority 5 and comes first by name"
     with pytest.raises(tc.PluginError, match=mentions("priority", "high")):
         tc.Accept(priority="high")  # type: ignore[arg-type]
 
@@ -216,8 +217,8 @@ def test_a_variant_may_have_another_priority_for_one_copy() -> None:
 def test_a_tie_is_explained() -> None:
     chosen = plan(registry(source("b", variant("b")), source("a", variant("a")), source("c", variant("c", priority=1))))
     assert chosen.variant == "a"
-    assert chosen.declined["b"] == "it accepts, but a has priority 10 too and comes first by name"
-    assert chosen.declined["c"] == "it accepts, but its priority 1 is lower than a's 10"
+    assert chosen.declined["b"] == "the variant accepts, but a also has priority 10 and comes first by name"
+    assert chosen.declined["c"] == "the variant accepts, but its priority 1 is lower than a's 10"
     said = "chosen: a (priority 10). Also possible: b (priority 10, later by name), c (priority 1). Package: "
     assert said in chosen.explain()
     assert (

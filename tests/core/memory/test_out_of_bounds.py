@@ -377,7 +377,7 @@ def test_a_fragment_may_overhang_too() -> None:
     want[2:34, 2:10] = x[2:34, 2:10]
     assert np.array_equal(y, want)
     filled = tc.plan(b[:, :], frag[-2:38, -2:10], scope=tc.warp(), target="sm_80", outside="zero")
-    assert filled.variant == "ragged" and "no thread fills elements outside" in filled.declined["reg"]
+    assert filled.variant == "ragged" and "no thread fills elements out of bounds" in filled.declined["reg"]
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
