@@ -46,9 +46,9 @@ variant = Variant(
     ),
     completion="mbarrier",
     completion_steps=(
-        "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
-        "arrive_expect_tx(bytes of all copies) on mbar, by one thread of the CTA",
-        "wait(phase) on mbar by every thread that reads the data",
+        "before the copy: call fence_proxy_async() in the threads that wrote the destination, then put a barrier",
+        "call arrive_expect_tx(bytes of all copies) on mbar in one thread of the CTA",
+        "call wait(phase) on mbar in every thread that reads the data",
     ),
     threads="one",
 )

@@ -26,10 +26,10 @@ variant = Variant(
     ),
     completion="tcgen05_commit",
     completion_steps=(
-        "before the copy: fence_proxy_async() by the threads that wrote the source, then a barrier",
-        "tcgen05_commit(mbar) by the thread that copied",
-        "wait(phase) on that mbarrier by every thread that reads the tensor memory or overwrites the source",
-        "tcgen05_fence_after() if there is a barrier between the wait and tcgen05_ld",
+        "before the copy: call fence_proxy_async() in the threads that wrote the source, then put a barrier",
+        "call tcgen05_commit(mbar) in the thread that copied",
+        "call wait(phase) on that mbarrier in every thread that reads the tensor memory or overwrites the source",
+        "call tcgen05_fence_after() if there is a barrier between the wait and tcgen05_ld",
     ),
     threads="one",
 )

@@ -84,9 +84,9 @@ load = Transfers(
     ("tmem", "local"),
     "tcgen05.ld from tensor memory to register fragments, then a wait",
     (
-        "before the copy: tcgen05_fence_after() if the tensor memory was written before a barrier or mbarrier wait",
-        "with wait=False: tcgen05_wait_ld() before the registers are read",
-        "tcgen05_fence_before() and a barrier before other threads write or free that tensor memory",
+        "before the copy: call tcgen05_fence_after() if the tensor memory was written before a barrier or mbarrier wait",
+        "with wait=False: call tcgen05_wait_ld() before the registers are read",
+        "call tcgen05_fence_before() and put a barrier before other threads write or free that tensor memory",
     ),
 )
 store = Transfers(
@@ -94,7 +94,7 @@ store = Transfers(
     ("local", "tmem"),
     "tcgen05.st from register fragments to tensor memory, then a wait",
     (
-        "with wait=False: tcgen05.wait::st.sync.aligned before any access reads that tensor memory",
-        "tcgen05_fence_before() and a barrier, then tcgen05_fence_after() by the threads that use it",
+        "with wait=False: execute tcgen05.wait::st.sync.aligned before any access reads that tensor memory",
+        "call tcgen05_fence_before() and put a barrier, then call tcgen05_fence_after() in the threads that use the data",
     ),
 )

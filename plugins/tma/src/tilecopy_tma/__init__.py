@@ -51,9 +51,9 @@ variant = Variant(
     ),
     completion="mbarrier",
     completion_steps=(
-        "before the copy: fence_proxy_async() by threads that wrote the destination, then a barrier",
-        "arrive_expect_tx(bytes of all boxes, including bytes out of bounds) on mbar, by one thread of each receiving CTA",
-        "wait(phase) on mbar by every thread that reads the data",
+        "before the copy: call fence_proxy_async() in the threads that wrote the destination, then put a barrier",
+        "call arrive_expect_tx(bytes of all boxes, including bytes out of bounds) on mbar in one thread of each receiving CTA",
+        "call wait(phase) on mbar in every thread that reads the data",
     ),
     threads="one",
     edges=True,
