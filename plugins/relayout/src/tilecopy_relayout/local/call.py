@@ -12,12 +12,12 @@ from tilecopy.overlap import StridedMemory, overlaps, overlaps_itself
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import frozen, short_repr
-from tilecopy_core.registry import LOCK
 
 from ..arrays.array import SideArray, array_of, dtype_name
 from ..arrays.devices import CrossDeviceSync, DevicePlacement
 from ..arrays.frameworks import driver
 from ..axes import rearrangement
+from ..planner import plan as planner
 from ..planner.launching import DeviceLauncher, align_of
 from ..planner.problem import WIDEST_BYTES, RelayoutSpec
 from ..rearrangement import Rearrangement
@@ -171,7 +171,5 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
     """Return a launcher of a relayout on GPUs, planned for the alignments of ``source`` and ``destination``."""
-    with LOCK:
-        from ..planner.plan import plan_of
-    plan = plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
+    plan = planner.plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
     return cast("DeviceLauncher", plan.bind("cuda", gpus))

@@ -17,6 +17,7 @@ from tilecopy_core.registry import LOCK
 
 from ..arrays.devices import DevicePlacement
 from ..arrays.frameworks import driver
+from ..planner import plan as planner
 from ..planner.problem import RelayoutSpec
 from ..validation import EXECUTOR
 
@@ -92,10 +93,8 @@ def move_piece(source: Any, result: Any, executor: str, *, target: str | None = 
 
 def _plan(source: Any, result: Any, target: str) -> Any:
     """Return the plan of one piece."""
-    with LOCK:
-        from ..planner.plan import plan_of
     src, dst = (tuple(stride // words.itemsize for stride in words.strides) for words in (source, result))
-    return plan_of(RelayoutSpec(source.shape, src, dst, source.itemsize), target)
+    return planner.plan_of(RelayoutSpec(source.shape, src, dst, source.itemsize), target)
 
 
 def _through_gpu(source: Any, result: Any, target: str, timed_runs: int) -> float:

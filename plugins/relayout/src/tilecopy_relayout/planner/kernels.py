@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import tilecopy as tc
+from tilecopy import KernelBuilder
 
 from tilecopy_core import S, TileLayout
 
@@ -21,7 +22,7 @@ from .tilings import LANES, SmemLayout, ThreadValueLayout, Tiling, sector_elems,
 def build(problem: Problem, tiling: Tiling, target: str) -> tc.BuiltKernel:
     """Build the kernel of a tiling. The parameters ``src`` and ``dst`` have the problem's dimensions."""
     shape, dtype = problem.extents, problem.dtype
-    k = tc.KernelBuilder("relayout", threads=tiling.threads)
+    k = KernelBuilder("relayout", threads=tiling.threads)
     src = k.param("src", shape, dtype, strides=problem.src, align_bytes=problem.src_align)
     dst = k.param("dst", shape, dtype, strides=problem.dst, align_bytes=problem.dst_align)
     if tiling.kind == "element":
