@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tilecopy_core.registry import known_variants
+
 FOREIGN = ("cuda", "platformdirs", "torch", "cupy", "jax", "dask", "click", "pytest", "hypothesis")
 """Packages that an import of tilecopy leaves alone: CUDA's, frameworks, and those of tools."""
 
@@ -63,15 +65,15 @@ def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:
     assert "numpy.ma" not in imported_by("import tilecopy_relayout")
 
 
-def test_the_first_plan_imports_no_partitions_of_variants_that_another_copy_would_need() -> None:
+def test_the_first_plan_imports_neither_variants_of_another_op_nor_partitions_that_another_copy_would_need() -> None:
     modules = imported_by(
         "import tilecopy as tc; a, s = (tc.Buffer((32, 32), 'float32', space=space) for space in ('global', 'shared'));"
         "assert tc.plan(s[:, :], a[:, :], scope=tc.warp(), target='sm_100a').variant == 'gmem_smem'"
     )
     others = ("tilecopy_tma", "tilecopy_tcgen05_cp", "tilecopy_tcgen05_ldst", "tilecopy_ldmatrix", "tilecopy_regperm")
-    plugins = {point.module for point in entry_points(group="tilecopy.variants.v1")}
-    assert plugins <= modules
-    assert {name for name in modules if name.startswith(others)} <= plugins
+    plugins = {point.module: known_variants()[point.name].op for point in entry_points(group="tilecopy.variants.v1")}
+    assert {name for name, op in plugins.items() if op == "copy"} == plugins.keys() & modules
+    assert {name for name in modules if name.startswith(others)} <= plugins.keys()
 
 
 def test_importing_the_core_loads_no_plugin_and_no_cuda() -> None:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from ..description.record_checks import not_as_declared, of_another_kind, options_missing, why_not_threads
+from ..description.record_checks import (
+    not_as_declared,
+    of_another_kind,
+    options_missing,
+    why_not_threads,
+    why_other_op,
+)
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.subbyte_elements import in_bytes
@@ -120,7 +126,7 @@ class Plan:
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
         registry = _registry(registry)
-        plugin = registry.table().plugin_named(self.variant)
+        plugin = registry.table(self.request.op).plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "the variant is not installed")
             gone = f"this plan needs variant {self.variant} ({self.package}), but the variant cannot be used"
@@ -283,7 +289,7 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
     dispatch depends on its candidates and not on the number of installed variants.
     """
     demanded = demanded_names(variant)
-    registry.table()  # as the environment is now
+    registry.table(request.op)  # as the environment is now
     try:
         plan: Plan = registry.call(
             _own_hook(), "tilecopy_dispatch", request=request, demanded=demanded, registry=registry
@@ -328,11 +334,11 @@ def _own_hook() -> Plugin:
 
 def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Plan:
     """Implement the hook :func:`.hookspecs.tilecopy_dispatch`: return the plan of a request."""
-    table = registry.last_table()
+    table = registry.last_table(request.op)
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:
         named = table.plugin_named(name)
-        if named is not None and named.variant is None and named.status != "disabled":
+        if named is not None and named.variant is None and named.status not in ("disabled", "other op"):
             reason = named.reason or "the plugin wraps the hooks of variants and cannot lower a copy"
             raise PluginError(f"variant {short_repr(name)} cannot be used: {reason}")
         if named is None and name not in known_variants():
@@ -405,7 +411,10 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
     for plugin in table.plugins:
         if plugin.status == "wrapper":
             continue
-        if plugin.variant is None:
+        if plugin.status == "other op":
+            lowers = known_variants()[plugin.name].op
+            others.append(Outcome(plugin.name, "other op", why_other_op(lowers, request)))
+        elif plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
@@ -444,7 +453,9 @@ def _against(plugin: Plugin, request: CopyRequest, threads: Mapping[str, str | N
 def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Any:
     """Return a hook's result, or the outcome of a variant that declines or fails (PluginError if it was demanded)."""
     cause: BaseException | None = None
-    registry.last_table()  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
+    registry.last_table(
+        request.op
+    )  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
     try:
         answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that

@@ -31,7 +31,7 @@ class Plugin:
 
     Attributes:
         status: ``ready`` (a variant that can be asked), ``wrapper`` (its hooks run around those of every variant), or why
-            it is not used: ``disabled``, ``broken``, ``duplicate`` or ``incompatible``.
+            it is not used: ``disabled``, ``broken``, ``duplicate``, ``incompatible`` or ``other op`` (not imported).
         reason: why it is not used and what to do about it, or "".
         variant: its record, where it is ready; ``record`` is the same, for callers who know that it is.
         hooks: its hook implementations by hook, where it is ready or a wrapper.

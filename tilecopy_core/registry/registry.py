@@ -97,7 +97,7 @@ class Registry:
         self._loading = False
         self._registered: dict[str, Source] = {}
         self._loaded: dict[Source, Plugin] = {}
-        self._table: Table | None = None
+        self._tables: dict[str, Table] = {}
         self._manager = hook_manager()
         self._warned: set[Hashable] = set()
 
@@ -125,15 +125,18 @@ class Registry:
         Raises:
             PluginError: :func:`priorities` names a variant that is not installed.
         """
-        table, here = self.table(), CURRENT_PRIORITIES.get()
+        table, here = self.table(plugin.record.op), CURRENT_PRIORITIES.get()
         if here:
             self._check_named("tc.priorities", here, {plugin.name for plugin in table.plugins})
         users = here.get(plugin.name) or table.priorities.get(plugin.name)
         return users or Priority(plugin.record.priority if answered is None else answered)
 
-    def table(self) -> Table:
-        """Return the table of plugins for the current environment variables. Raises the errors of :meth:`plugins`."""
-        table, environment = self._table, tuple(map(self._environ.get, _VARIABLES))
+    def table(self, op: str = "") -> Table:
+        """Return the table of plugins for the current environment variables. Raises the errors of :meth:`plugins`.
+
+        The table for an ``op`` does not import the first-party variants of other ops; their status is ``other op``.
+        """
+        table, environment = self._tables.get(op), tuple(map(self._environ.get, _VARIABLES))
         if table is not None and table.environment == environment:
             return table
         with LOCK:
@@ -151,7 +154,7 @@ class Registry:
             self._check_named("Registry(priorities=)", self._priorities, names)
             self._loading = True
             try:
-                plugins = [self._outcome(source, claims.get(source.name, []), disabled) for source in sources]
+                plugins = [self._outcome(source, claims.get(source.name, []), disabled, op) for source in sources]
             finally:
                 self._loading = False
             plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
@@ -162,12 +165,12 @@ class Registry:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
             wrappers = {hook: _around(hook, plugins) for hook in (*HOOKS, DISPATCH)}
-            self._table = table = Table(tuple(plugins), environment, wrappers, listed | self._priorities)
+            self._tables[op] = table = Table(tuple(plugins), environment, wrappers, listed | self._priorities)
             return table
 
-    def last_table(self) -> Table:
-        """Return the last table without reading the environment. Return a new table if plugins have changed since."""
-        return self._table or self.table()
+    def last_table(self, op: str) -> Table:
+        """Return the last table for an op without reading the environment. Return a new table if plugins have changed since."""
+        return self._tables.get(op) or self.table(op)
 
     def _disabled_variants(self, names: set[str]) -> dict[str, str]:
         """Return the variants that an environment variable disables, each with the reason."""
@@ -186,7 +189,7 @@ class Registry:
             hint = did_you_mean(name, names | set(known_variants()))
             raise PluginError(f"{where} names {name!r}, but no variant of that name is installed{hint}")
 
-    def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str]) -> Plugin:
+    def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str], op: str) -> Plugin:
         """Return the plugin of a source with its status; import it only if that is needed."""
         if source.incompatible:
             return Plugin(source, "incompatible", source.incompatible)
@@ -197,6 +200,8 @@ class Registry:
         if clash := _clash(source, claimants):
             return Plugin(source, "duplicate", clash)
         if source not in self._loaded:
+            if op and not self.strict and _first_party(source) and known_variants()[source.name].op != op:
+                return Plugin(source, "other op")
             self._loaded[source] = self._load(source)
         return self._loaded[source]
 
@@ -256,7 +261,7 @@ class Registry:
                     source = attrs.evolve(source, incompatible=why)  # noqa: PLW2901
                 self._installed.append(source)
             if added:
-                self._table = None
+                self._tables.clear()
             return bool(added)
 
     def register(self, plugin: Any, *, name: str, package: str = THIS_PROCESS, version: str = "0") -> None:
@@ -276,7 +281,7 @@ class Registry:
             if name in self._registered:
                 self._loaded.pop(self._registered[name], None)
             self._registered[name] = Source(name, package, version, lambda: plugin)
-            self._table = None
+            self._tables.clear()
 
     def unregister(self, name: str) -> None:
         """Remove the registered or installed plugin with a name. Raises PluginError if no plugin has the name."""
@@ -288,7 +293,7 @@ class Registry:
             else:
                 names = {source.name for source in self._installed} | set(self._registered)
                 raise PluginError(f"unregister: no plugin has the name {short_repr(name)}{did_you_mean(name, names)}")
-            self._table = None
+            self._tables.clear()
 
     def call(self, plugin: Plugin, hook: str, **arguments: Any) -> Any:
         """Call a hook of a variant through the hook's wrappers and return the result.
@@ -297,7 +302,7 @@ class Registry:
         that is not allowed, is set aside, and the variant's own result is used; if the wrapper wrote instructions, or
         ``TILECOPY_STRICT`` is set, WrapperError is raised.
         """
-        table = self.last_table()
+        table = self.last_table(arguments["request"].op)
         if plugin.variant is not None:
             arguments["variant"] = plugin.variant
         manager = table.managers.get(plugin)
@@ -322,7 +327,7 @@ class Registry:
                 return  # another of its hooks was running when it was set aside
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._warned.add((wrapper.source,))
-            self._table = None
+            self._tables.clear()
         warn_outside(f"wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
