@@ -56,7 +56,7 @@ def ptxas_path() -> str | None:
 
 
 def how_to_install(assembler: str) -> str:
-    """Return the command that installs an assembler. On macOS, return a sentence that says what works instead.
+    """Return the command that installs an assembler. On macOS, return a sentence that says what else works there.
 
     Raises:
         AssemblerError: the name is not one of :data:`ASSEMBLERS`.

@@ -30,7 +30,7 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
     plan.emit(ptx, registry)
     why = None
     if ptx.blocks != around:
-        why = "it must close exactly the blocks (if_, loop) that it opens"
+        why = "the hook must close exactly the blocks (if_, loop) that it opens"
     elif not are_checked(ptx.recent):
         why = why_malformed(ptx.recent, register_bits(ptx), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
@@ -64,22 +64,22 @@ def why_malformed(lines: Iterable[AnyLine], registers: Collection[str], *, may_b
         if why is not None:
             return why
     if len(scopes) > 1:
-        return "it emits a '{' that it does not close"
+        return "the hook emits a '{' that it does not close"
     labels = {label.name for label in emitted if isinstance(label, Label)}
     for branch in instructions:
         if branch.name == "bra" and branch.operands and branch.operands[0] not in labels:
-            return f"it emits '{str(branch).strip()}' but does not emit the label {branch.operands[0]}"
-    return None if instructions or may_be_empty else "it emits no instruction"
+            return f"the hook emits '{str(branch).strip()}' but does not emit the label {branch.operands[0]}"
+    return None if instructions or may_be_empty else "the hook emits no instruction"
 
 
 def _why_wrong(line: Line, scopes: Sequence[Collection[str]]) -> str | None:
     """Return the reason that an instruction is not valid in a copy, or None: it ends the kernel, or a register is not declared."""
     name = line.name
     if name in ("ret", "exit"):
-        return f"it emits '{str(line).strip()}', but a copy must not end the kernel with {name}"
+        return f"the hook emits '{str(line).strip()}', but a copy must not end the kernel with {name}"
     for register in (name[1:] for name in line.names if name[0] == "%"):
         if not (is_special(f"%{register}") or any(register in scope for scope in scopes)):
-            return f"it emits '{str(line).strip()}', but the register %{register} is not declared"
+            return f"the hook emits '{str(line).strip()}', but the register %{register} is not declared"
     return None
 
 
@@ -89,9 +89,9 @@ def _why_unbalanced(statement: str, scopes: list[set[str]]) -> str | None:
         scopes.append(set())
     elif statement == "}":
         scopes.pop()
-        return None if scopes else "it emits a '}' without a '{' before it"
+        return None if scopes else "the hook emits a '}' without a '{' before it"
     elif not statement.endswith(";"):
-        return f"it emits '{statement}' without its ';'"
+        return f"the hook emits '{statement}' without its ';'"
     else:
         scopes[-1] |= {name.lstrip("%") for name in declared_in(statement)}
     return None

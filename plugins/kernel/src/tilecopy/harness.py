@@ -226,7 +226,7 @@ class Harness:
         """The mbarrier for the copy's option ``mbar``."""
         if self.mbarrier is None:
             raise RequestError(
-                f"{type(self).__name__}: the copy's variant must have an option mbar or complete on an mbarrier, got {getattr(self.copy.variant, 'name', None)!r}"
+                f"{type(self).__name__}: the copy's variant must have an option mbar or complete on an mbarrier, got variant {getattr(self.copy.variant, 'name', None)!r}"
             )
         return self.mbarrier
 

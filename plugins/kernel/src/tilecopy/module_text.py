@@ -44,7 +44,7 @@ class ParameterText:
 
 
 def header_target(needs: Needs, requested: Target) -> tuple[Version, Target]:
-    """Return the lowest ``.version`` and ``.target`` that a module lowered for the target ``requested`` needs.
+    """Return the lowest ``.version`` and ``.target`` that a module needs if it was lowered for ``requested``.
 
     A module that needs no suffix gets the plain architecture that its instructions need, so that it runs on that and
     all newer ones. A module with an instruction that is not in the table keeps the requested target, and has the newest version in
@@ -123,7 +123,7 @@ def module_text(
 
 @checked(plan=instance_of("a Plan, from plan()", Plan), registry=optional(instance_of("a Registry", Registry)))
 def ptx_text(plan: Plan, name: str = "copy", registry: Registry | None = None) -> str:
-    """Return a PTX module with one kernel that does only a plan's copy.
+    """Return a PTX module with one kernel. The kernel executes only a plan's copy.
 
     The operands are parameters or are declared in the module:
 

@@ -31,7 +31,7 @@ FUNCTION = Validator("a function", callable)
 
 
 def mapping_of(validator: Validator) -> Validator:
-    """Return a validator of mappings from strings to valid values."""
+    """Return a validator for mappings from strings to values. ``validator`` checks the values."""
     return Validator(
         f"a mapping from strings to values, where each value is {validator.rule}",
         lambda value: (

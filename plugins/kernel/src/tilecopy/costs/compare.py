@@ -1,4 +1,4 @@
-"""Compare the costs of one copy by the variants that accept it: ``tc.compare(dst, src, ..)``."""
+"""Compare the costs of one copy with each variant that accepts it: ``tc.compare(dst, src, ..)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count the cost of a copy: ``tc.cost(plan)``. It uses the copy's PTX and addresses, but no GPU and no emulator."""
+"""Count the cost of a copy from its PTX and addresses, without a GPU or an emulator: ``tc.cost(plan)``."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def bind(kernel: BuiltKernel, arguments: Sequence[Any], grid: Sequence[int] | in
 
 @checked(LaunchError, where=TEXT, device_of=FUNCTION)
 def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> ArrayView:
-    """Return the :class:`ArrayView` of an array of any framework with DLPack or a CUDA array interface.
+    """Return the :class:`ArrayView` of an array that supports DLPack or the CUDA array interface.
 
     Args:
         where: the kernel and the argument, for messages.
@@ -87,8 +87,8 @@ def array_view(where: str, argument: Any, device_of: Callable[[int], int]) -> Ar
     facts = _facts(where, argument, device_of)
     if not facts.pointer and 0 not in facts.shape:
         raise LaunchError(
-            f"{where}: the {type(argument).__name__} of shape {facts.shape} must have memory, got the address 0: "
-            "pass an array that has memory (not freed, and not a wrapper without memory)"
+            f"{where}: the {type(argument).__name__} of shape {facts.shape} must not have the address 0: "
+            "pass an array whose memory is allocated"
         )
     return facts
 
@@ -207,7 +207,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
     if storage_bytes < needed_bytes:
         raise LaunchError(
             f"{where}: shape {tuple(shape)} with strides {tuple(strides)} from element {offset} needs {needed_bytes} bytes, but the "
-            f"tensor's storage has {storage_bytes} bytes; restore the storage, or pass a tensor whose storage was not freed or resized"
+            f"tensor's storage has {storage_bytes} bytes; pass a tensor whose storage was not freed or resized"
         )
 
 
@@ -230,7 +230,7 @@ _OF_CUPY = ArrayExpressions("{0}.shape, {0}.strides, {0}.dtype, {0}.data.device_
 
 
 def reads_of(kind: type, *, is_complex: bool) -> ArrayExpressions | None:
-    """Return expressions that read an array of a class, or None if unsupported. ``is_complex`` adds ``is_conj()``."""
+    """Return the expressions for arrays of a class, or None if it is unsupported. ``is_complex`` adds ``is_conj()``."""
     if _is_tensor(kind):
         return _OF_A_COMPLEX_TENSOR if is_complex else _OF_A_TENSOR
     if str(attribute(kind, "__module__")).partition(".")[0] == "cupy" and hasattr(kind, "__cuda_array_interface__"):
@@ -248,7 +248,7 @@ def reader_of(kind: type) -> Callable[[Any], tuple[Any, int]] | None:
 
 
 def same_tensors(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """Return the torch.compile guard that compares tensors with ``tensors``, or None if torch cannot make the guard.
+    """Return a torch.compile guard that compares a call's tensors with ``tensors``, or None if torch cannot make it.
 
     The function compares class, shape, strides, dtype, device, and the negative and conjugate bits, by the guards of torch.compile.
     """
@@ -316,8 +316,8 @@ def _from_dlpack(where: str, argument: Any) -> Any:
         return np.asarray(argument) if framework_of(type(argument)) == "jax" else np.from_dlpack(argument)
     except Exception as error:  # whatever the exporting framework raises
         raise LaunchError(
-            f"{where}: NumPy cannot view the {type(argument).__name__} by DLPack: {error}. NumPy itself has no bfloat16, float8 or 4-bit "
-            "dtype: pass a NumPy array with a dtype of ml_dtypes, or the framework's own array"
+            f"{where}: NumPy cannot view the {type(argument).__name__} by DLPack: {error}; for bfloat16, float8 or 4-bit elements, "
+            "pass a NumPy array with a dtype of ml_dtypes"
         ) from error
 
 
@@ -479,7 +479,7 @@ class HostArguments:
     def pack_parameters(
         self, kernel: BuiltKernel, addresses: dict[str, int], encode_map: Callable[[TensorMapArgs], bytes] | None = None
     ) -> list[bytes]:
-        """Return each parameter's bytes, in the order of ``kernel.parameters``. Each array must be in ``addresses``.
+        """Return each parameter's bytes, in the order of ``kernel.parameters``. ``addresses`` must have every array.
 
         Args:
             kernel: the kernel that is launched.

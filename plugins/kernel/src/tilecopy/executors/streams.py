@@ -75,7 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads torch's or CuPy's current stream. Return None for other or unloaded frameworks."""
+    """Return a function that reads the current stream, or None unless ``framework`` is torch or CuPy and imported."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None

@@ -29,7 +29,7 @@ _MOST_GOALS = 500
 
 
 def conjunction(left: Alternatives, right: Alternatives) -> Alternatives:
-    """Return the logical and of two conditions, each a list of alternatives. If it is too long, return ``left``."""
+    """Return the logical AND of two lists of alternatives. Return ``left`` if it has too many alternatives."""
     alternatives = tuple(a + b for a, b in product(left, right))
     if len(alternatives) > _MOST_ALTERNATIVES:  # drop those that never happen
         alternatives = tuple(facts for facts in alternatives if not contradict(facts)) or alternatives[:1]
@@ -181,7 +181,7 @@ def symbol_bounds(facts: Sequence[Int]) -> dict[Symbol, Int]:
 
 
 def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
-    """Tighten the symbols in facts and values by :func:`symbol_bounds`. Add the facts of :func:`atom_facts`."""
+    """Return the facts and the values with the bounds of :func:`symbol_bounds`. Add the facts of :func:`atom_facts`."""
     bounds = symbol_bounds(facts)
     near = [substitute(value, bounds) for value in values]
     near_facts = [substitute(fact, bounds) for fact in facts]
@@ -189,7 +189,7 @@ def narrow(facts: Sequence[Int], *values: Int) -> tuple[list[Int], list[Int]]:
 
 
 def with_ends_proved(region: Region, known: Alternatives, replacements: Mapping[Symbol, Int]) -> Region:
-    """Replace symbols in a region's starts. Mark each end of the region that is proved to be in bounds."""
+    """Apply ``replacements`` to a region's starts. Mark each lower or upper end that is proved to be in bounds."""
     region = attrs.evolve(region, starts=tuple(substitute(start, replacements) for start in region.starts))
     if not all(known):
         return region  # an alternative has no facts

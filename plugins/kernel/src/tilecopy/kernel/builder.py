@@ -164,7 +164,7 @@ class KernelBuilder(Recorder):
         if (bits := buffer.dtype.bits) < 8:
             packed = (*extents[:-1], (extents[-1] + 1) // 2)
             raise RequestError(
-                f"param {name}: elements must have at least 8 bits, because arrays do not pack them, got {buffer.dtype} of {bits} bits; declare "
+                f"param {name}: elements must have at least 8 bits, got {buffer.dtype} of {bits} bits; declare "
                 f"k.param({name!r}, {packed}, 'uint8') and copy it to tile.view(dtype='uint8')"
             )
         self._claim(name, "param")
@@ -399,7 +399,7 @@ class KernelBuilder(Recorder):
         return Value(dtype_of("uint32" if space == "shared" else "uint64"), "address", (element,))
 
     def store(self, element: Region, value: Any) -> None:
-        """Store to one element a run-time value of the buffer's dtype or a Python number that fits this dtype."""
+        """Store a run-time value of the buffer's dtype, or a Python number that fits this dtype, to one element."""
         self._element(element, written=True)
         value = as_value(value, element.buffer.dtype)
         if value.dtype != element.buffer.dtype:
@@ -438,7 +438,7 @@ class KernelBuilder(Recorder):
         if not isinstance(value, Value) or value.dtype.kind not in "iu" or value.dtype.bits < 8:
             dtype_text = f"{value.dtype} " if isinstance(value, Value) else ""
             raise RequestError(
-                f"index: value must have an integer type, such as k.load(rows[i]), got {dtype_text}{short_repr(value)}"
+                f"index: value must be a run-time integer, such as k.load(rows[i]), got {dtype_text}{short_repr(value)}"
             )
         for bound in (lower, upper):
             self._check_symbols(bound, "index, bounds", anywhere=True)

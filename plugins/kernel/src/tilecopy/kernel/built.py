@@ -232,7 +232,7 @@ class BuiltKernel:
 
     @checked(numbers=_NUMBERS)
     def values_at(self, numbers: Mapping[str, int]) -> tuple[IndexAssertion, ...]:
-        """Return the checks of indices that the kernel loads from memory. The bounds are numbers.
+        """Return the range checks of the indices that a launch loads from memory. ``numbers`` determine the ranges.
 
         Args:
             numbers: values of sizes and scalars, by name.
@@ -276,7 +276,7 @@ class BuiltKernel:
             raise LaunchError(f"kernel {self.name} needs a grid: pass grid= to build or to the launch")
         if self.grid and built and chosen != built:
             raise LaunchError(
-                f"kernel {self.name}: grid must be the grid of the build, {with_values(self.grid, built)}, got {chosen}"
+                f"kernel {self.name}: grid must equal the build's grid {with_values(self.grid, built)}, got {chosen}"
             )
         check_cluster(self.name, chosen, self.cluster)
         return chosen

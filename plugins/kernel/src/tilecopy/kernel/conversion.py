@@ -91,7 +91,7 @@ def _half(ptx: PtxBuilder, register: Register, dtype: DType, rounding: str) -> R
 
 
 def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
-    """Return an integer wrapped around to its dtype. Integers of 32 bits or more are returned unchanged."""
+    """Return an integer wrapped to the range of its dtype. Integers of 32 bits or more are returned unchanged."""
     if dtype.kind not in "iu" or dtype.bits >= 32:
         return register
     sign = "s" if dtype.kind == "i" else "u"
@@ -101,7 +101,7 @@ def wrap(ptx: PtxBuilder, register: Register, dtype: DType) -> Register:
 def convert(
     ptx: PtxBuilder, register: Register, source: DType, wanted: DType, rounding: str, saturate: bool
 ) -> Register:
-    """Convert a value to ``wanted``. Return the bits to store if ``wanted`` is :func:`narrow`, else a value."""
+    """Convert a value to the dtype ``wanted``. For a 16-bit float or float8, return the bits to store."""
     have, want = register_type(source), register_type(wanted)
     if source.name in FLOAT8:
         pair = emit(ptx, "b32", f"cvt.rn.f16x2.{FLOAT8[source.name][0]}", emit(ptx, "b16", "cvt.u16.u32", register))

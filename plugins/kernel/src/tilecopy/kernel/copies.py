@@ -48,7 +48,7 @@ class ScopedCopies:
     def copy_async(
         self, dst: Region, src: Region, *, variant: VariantNames = None, outside: Any = None, **options: Any
     ) -> None:
-        """Copy asynchronously. You wait by the steps of ``plan.completion``. For the arguments, see :meth:`copy`."""
+        """Copy asynchronously. Then wait with the steps in ``plan.completion``. For the arguments, see :meth:`copy`."""
         self._record("copy_async", dst, src, variant, outside, options)
 
     def _record(

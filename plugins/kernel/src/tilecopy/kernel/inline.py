@@ -109,7 +109,7 @@ class InlineText:
     def _check(self, line: Line) -> None:
         instruction = instruction_of(line.opcode)
         if _MARK.search(line.opcode) or _MARK.search(str(line.guard)):
-            raise self._error(line, ": fields must be operands, got one in the opcode or the predicate")
+            raise self._error(line, ": the opcode and predicate must not have a field such as {0}: write plain text")
         if line.guard is not None:
             self._check_declared([str(line.guard)], line)
         if not instruction.needs.known:
@@ -140,7 +140,7 @@ class InlineText:
             if text != _mark(number, element):
                 raise self._error(
                     line,
-                    f": {{{number}}} is the element {element} and already has brackets: write only {{{number}}}, or pass "
+                    f": {{{number}}} stands for the element {element} with its brackets: write only {{{number}}}, or pass "
                     f"k.address(element) and write [{{{number}}} + 4]",
                 )
             if not takes_addresses:
@@ -162,7 +162,7 @@ class InlineText:
                     "declares in {{ }}, or pass a fragment in out=",
                 )
             if is_special(name):
-                raise self._error(line, f" must not write {name}, a read-only register")
+                raise self._error(line, f" must not write the read-only register {name}")
 
     def _check_declared(self, names: Sequence[str], line: Line) -> None:
         for name in names:
@@ -228,7 +228,7 @@ def check_outputs(out: Any) -> None:
         words = {(region.buffer.memory, word) for word in words_of(region)}
         if words & taken:
             raise RequestError(
-                f"inline_ptx: the regions of out must not overlap, got {region} twice (whole or in part)"
+                f"inline_ptx: the regions of out must not overlap, but {region} overlaps an earlier region"
             )
         taken |= words
 

@@ -59,7 +59,7 @@ def fence_proxy_async(ptx: PtxBuilder, space: str = "shared::cta") -> None:
 
 
 def fence_mbarrier_init(ptx: PtxBuilder) -> None:
-    """Write a fence that makes ``mbarrier.init`` visible to the cluster. The caller adds a barrier."""
+    """Write a fence that makes ``mbarrier.init`` visible to the cluster. A barrier must follow the fence."""
     ptx.instr(SYNC["fence_mbarrier_init"])
 
 
@@ -90,7 +90,7 @@ def bulk_wait(ptx: PtxBuilder, pending: int = 0, *, read: bool = False) -> None:
 
 
 def mbarrier_arrive(ptx: PtxBuilder, barrier: Address, *, relaxed: bool) -> None:
-    """Arrive once at an mbarrier with release or relaxed semantics, at cluster scope if it is in another CTA."""
+    """Arrive once at an mbarrier with release or relaxed semantics. If it is in another CTA, use cluster scope."""
     scope = "cluster" if barrier.space == "shared::cluster" else "cta"
     if relaxed or scope == "cluster":
         order = "relaxed" if relaxed else "release"

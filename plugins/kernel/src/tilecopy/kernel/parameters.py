@@ -145,10 +145,10 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Read the argument into the binding. Raise LaunchError if the type is wrong. Computed parameters get None."""
+        """Store the argument in ``binding``. Raise LaunchError if its type is wrong. Computed parameters get None."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
-        """Raise LaunchError if the bound value does not fit the declaration. The message has the value and the rule."""
+        """Raise LaunchError if the value in ``binding`` does not fit the parameter's declaration."""
 
     @abstractmethod
     def encode(self, binding: Binding) -> bytes:
@@ -187,7 +187,7 @@ class ArrayParameter(Parameter):
         return "u64"
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind the executor's view of the array."""
+        """Store the executor's view of the array in ``binding``."""
         binding.arrays[self.name] = binding.view(self._where(binding), argument)
 
     def check(self, binding: Binding) -> None:
@@ -264,10 +264,10 @@ def _convert(array_dtype: Any, declared: DType) -> str:
     """Return what the user can do about an array's wrong dtype."""
     if getattr(array_dtype, "names", None):
         return (
-            f"it is a structured dtype: pass a contiguous copy of one field, such as a[{array_dtype.names[0]!r}].copy()"
+            f"the dtype is structured: pass a contiguous copy of one field, such as a[{array_dtype.names[0]!r}].copy()"
         )
     if getattr(array_dtype, "hasobject", False):
-        return f'its elements are Python objects: pass a.astype("{declared}")'
+        return f'the elements are Python objects: pass a.astype("{declared}")'
     if declared.extended and isinstance(array_dtype, np.dtype):
         return (
             f"NumPy needs the package ml_dtypes for {declared}: pass a.astype(ml_dtypes.{declared}), or a.view(ml_dtypes.{declared}) if the "
@@ -306,7 +306,7 @@ class NumberParameter(Parameter):
     upper: int
 
     def take(self, number: int, binding: Binding, where: str, *, source: str = "", remedy: str = "") -> None:
-        """Bind a value. Raise LaunchError if the value is out of bounds or not a multiple of the divisor."""
+        """Store a value in ``binding``. Raise LaunchError if it is out of range or not a multiple of the divisor."""
         if not self.lower <= number <= self.upper:
             raise LaunchError(
                 f"{where} must be from {self.lower} to {self.upper} as declared, got {short_repr(number)}{source}{remedy}"
@@ -351,7 +351,7 @@ class ScalarParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind a Python integer or a zero-dimensional integer of a framework. A bool or float is an error."""
+        """Store a Python integer or a zero-dimensional integer of a framework. A bool or float is an error."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
         remedy = "; build the kernel with wider lower= or upper= to allow it"
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
@@ -417,7 +417,7 @@ class SizeParameter(NumberParameter):
         return Symbol(self.name, -(-self.lower // by) * by, self.upper // by * by, by)
 
     def read_from(self, symbol: Symbol, arrays: Collection[Buffer]) -> SizeParameter:
-        """Return the size with ``sources``: extents that depend only on this size, or strides if no extent does."""
+        """Return the size with ``sources``: extents that depend only on this size, or strides if no extent does so."""
         for stride in (False, True):
             sources = [
                 Extent(array.name, dim, terms_of(number)[0][1], constant_of(number), stride)
@@ -433,7 +433,7 @@ class SizeParameter(NumberParameter):
         )
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Bind the size. Raise LaunchError if two ``sources`` give different values."""
+        """Store the size in ``binding``. Raise LaunchError if two ``sources`` give different values."""
         where = f"kernel {binding.kernel}, size {self.name}"
         sizes: list[tuple[str, tuple[int, ...], int]] = []
         for source in self.sources:
@@ -488,7 +488,7 @@ def _integer(value: Any, where: str, error: type[Exception]) -> int:
 
 @frozen
 class ComputedParameter(Parameter):
-    """A parameter whose bytes each launch computes by a recipe, from addresses of arrays and from integers."""
+    """A parameter whose bytes each launch computes from array addresses and integers, as ``recipe`` describes."""
 
     recipe: Recipe
 
@@ -595,7 +595,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter of a recipe. Raise RequestError if the recipe uses an unlisted array or scalar."""
+    """Return the parameter for a recipe. Raise RequestError if it uses an array or scalar that is not passed here."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter

@@ -268,7 +268,7 @@ class StatementBlock:
             raise RequestError(f"{self._placed} was already used: create a new block")
         if self._kernel._frame is not self._outer:
             raise RequestError(
-                f"{self._placed} must be entered in the block in which it was created: write `with` in that block, or create it in the current block"
+                f"{self._placed} must be created and entered in the same block: create it in the `with` statement itself"
             )
         self._kernel._unentered.remove(self._placed)
         self._kernel._stack.append(self._frame)
@@ -283,8 +283,8 @@ class StatementBlock:
         elif kind is not None:
             how = "break or return" if kind is GeneratorExit else kind.__name__
             self._kernel._invalid_reason = (
-                f"{self._placed} was left by {how}: a block is recorded once for all iterations, so Python must reach its "
-                "end; use k.if_ for conditions at run time"
+                f"{self._placed} was left by {how}, but Python must reach the end of a block to record it; use k.if_ "
+                "for conditions at run time"
             )
 
     def __iter__(self) -> Iterator[Any]:

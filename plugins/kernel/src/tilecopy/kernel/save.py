@@ -103,7 +103,7 @@ class _SymbolNames:
         return as_python(value, self.of) if isinstance(value, Expr) else value
 
     def table(self) -> tuple[schema.SymbolRecord, ...]:
-        """Return one record per symbol: the parameters' symbols, and the symbols that were passed to :meth:`of`."""
+        """Return a record for each of the parameters' symbols, and for each symbol that was passed to :meth:`of`."""
         return tuple(
             schema.SymbolRecord(
                 name, s.name, s in self._parameters, s.lower, s.upper, s.multiple_of, s.varies, s.register

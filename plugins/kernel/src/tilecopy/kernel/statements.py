@@ -24,13 +24,13 @@ from .values import Value, bind_loaded, element_offset, lower_condition, lower_v
 
 
 class Statement(Protocol):
-    """One statement of a kernel."""
+    """A recorded statement of a kernel. The build calls :meth:`lower` to write its PTX."""
 
     def lower(self, context: Lowering) -> None:
         """Write the statement through ``context.ptx``."""
 
     def describe(self) -> str:
-        """Return a short description for messages."""
+        """Return a short description of the statement. Error messages quote it."""
 
 
 @frozen(eq=False)
@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. ``around`` may have facts from the enclosing conditions and loops."""
+    """A statement for a tile copy. ``around`` has the facts that the enclosing conditions and loops give."""
 
     op: str
     dst: Region

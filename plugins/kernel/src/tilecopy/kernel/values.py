@@ -215,7 +215,7 @@ ROUNDINGS = {"nearest": "rn", "zero": "rz", "up": "rp", "down": "rm"}
 
 
 def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None = None) -> Value:
-    """Return a value, number or symbolic integer converted to a dtype; see :meth:`KernelBuilder.cast`."""
+    """Convert a value, number or symbolic integer to a dtype. See :meth:`KernelBuilder.cast`."""
     wanted = dtype_of(dtype)
     says = saturate is not None or round != "nearest" or wanted.name in conversion.FLOAT8
     if isinstance(value, Expr):
@@ -248,7 +248,7 @@ def cast(value: Any, dtype: Any, round: str = "nearest", saturate: bool | None =
 
 
 def element_offset(element: Region) -> Int:
-    """Return one element's offset in its buffer, in elements, with the swizzle. For a register, it must be constant."""
+    """Return an element's swizzled offset in its buffer, in elements. The offset of a register must be constant."""
     buffer = element.buffer
     if element.size != 1:
         raise LayoutError(f"load and store need a region of one element, got {element} with {element.size} elements")
@@ -347,7 +347,7 @@ def lower_condition(ptx: PtxBuilder, condition: Condition) -> Register:
 
 
 def with_types(condition: Condition) -> Condition:
-    """Return a condition in which each integer that is compared with a run-time value is converted to the value's type."""
+    """Return the condition with each integer converted to the type of the run-time value that it is compared with."""
     if condition.op in ("and", "or"):
         return Condition(condition.op, with_types(condition.left), with_types(condition.right))
     if condition.op == "not":
