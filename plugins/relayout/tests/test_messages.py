@@ -69,7 +69,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), p=3),
             tc.RequestError,
-            "axes must be a pattern if axis lengths ('p') are passed, got (1, 0): pass a pattern",
+            "axes must be a pattern if axis lengths ('p') are passed, got (1, 0): omit the axis lengths",
         ),
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),

@@ -36,7 +36,7 @@ class ComputeCache:
 
     @classmethod
     def of_environment(cls) -> ComputeCache:
-        """Return the settings that environment variables (``CUDA_CACHE_...``) and the home folder determine."""
+        """Return the cache settings from the environment variables ``CUDA_CACHE_...`` and the home folder."""
         environ = os.environ
         if path := environ.get("CUDA_CACHE_PATH", ""):
             folder = Path(path)
@@ -63,4 +63,4 @@ def _problem(folder: Path) -> str:
     except OSError as error:
         return f"{folder}: {error.strerror}: {remedy}"
     full = free_bytes < _LEAST_FREE_BYTES
-    return f"the disk that holds {existing} is full ({free_bytes} bytes free): {remedy}" if full else ""
+    return f"the disk of {existing} is almost full ({free_bytes} bytes free): {remedy}" if full else ""

@@ -75,7 +75,7 @@ class CudaExecutor:
     # ------------------------------------------------------------------------------------------- devices
 
     def devices(self) -> list[Device]:
-        """Return the GPUs of this machine. The driver is called only once.
+        """Return the GPUs of this machine. Only the first call asks the driver.
 
         Raises:
             LaunchError: the driver is missing.
@@ -83,7 +83,7 @@ class CudaExecutor:
         return self.driver.devices
 
     def unavailable_reason(self, kernel: BuiltKernel | None = None) -> str | None:
-        """Return None if this machine can run ``kernel``, else the reason. By default, any usable GPU is enough."""
+        """Return why this machine cannot run ``kernel``. Return None if it can. By default, any GPU is enough."""
         try:
             devices = self.devices()
         except LaunchError as error:
@@ -128,8 +128,8 @@ class CudaExecutor:
         if device is None or not kernel.target.runs_on(*device.capability):
             device_text = f"device {ordinal} does not exist" if device is None else f"device {ordinal} is {device}"
             raise LaunchError(
-                f"kernel {kernel.name} was built for {kernel.target}, but {device_text}. "
-                'Build the kernel for that GPU, or run it with executor="emulator"'
+                f"kernel {kernel.name} was built for {kernel.target}, but {device_text}: "
+                'build the kernel for that GPU, or run it with executor="emulator"'
             )
         with self.driver.outside_capture():
             module = self.modules.load(kernel)
@@ -230,8 +230,8 @@ class CudaExecutor:
         binding = self._check(kernel, arguments, grid)
         if binding.on_host:
             raise LaunchError(
-                f"kernel {kernel.name}: a launch by address needs device arrays, got {', '.join(binding.on_host)} in host memory; "
-                "pass device arrays"
+                f"kernel {kernel.name}: a launch by address needs device arrays, got {', '.join(binding.on_host)} in host memory: "
+                "copy them to the GPU first"
             )
         if 0 in binding.grid:
             return lambda addresses, stream=None: None
@@ -277,7 +277,7 @@ class CudaExecutor:
             ordinals = [gpu.ordinal for gpu in self.devices()]
             if type(device) is not int or device not in ordinals:
                 raise LaunchError(
-                    f"kernel {kernel.name}: device must be the ordinal of a GPU of this machine, one of {ordinals}, got {short_repr(device)}"
+                    f"kernel {kernel.name}: device must be one of the GPU numbers {ordinals} of this machine, got {short_repr(device)}"
                 )
             return device
         places = binding.devices
@@ -361,7 +361,7 @@ class CudaExecutor:
             if streams.capturing_framework() or int(call("cuStreamIsCapturing", stream)):
                 raise LaunchError(
                     f"{what}: a launch that is captured into a graph needs device arrays, got {', '.join(binding.on_host)} in "
-                    "host memory; pass device arrays"
+                    "host memory: copy them to the GPU first"
                 )
             self.load(kernel, ordinal)
             for span in host_spans(kernel, binding):

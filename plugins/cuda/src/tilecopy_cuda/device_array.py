@@ -50,7 +50,7 @@ class DeviceArray:
         self.nbytes = prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != len(extents) or self.nbytes >= _ADDRESSES:
             raise LaunchError(
-                f"DeviceArray: shape must be non-negative integers with less than 2**49 bytes in total, got {short_repr(shape)}"
+                f"DeviceArray: shape must be non-negative integers, and the array must be smaller than 2**49 bytes, got shape {short_repr(shape)}"
             )
         self._executor, self._device = executor or CudaExecutor(), device
         if not self.nbytes:

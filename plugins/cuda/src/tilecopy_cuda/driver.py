@@ -99,7 +99,7 @@ def _why_no_driver(error: Exception) -> str:
 
 
 class Driver:
-    """The driver API, with errors raised as LaunchError.
+    """The CUDA driver API. Errors of the driver are raised as LaunchError.
 
     Args:
         bindings: the module with the calls; by default ``cuda.bindings.driver``, imported when first used.
@@ -116,7 +116,7 @@ class Driver:
 
     @locked_cached_property
     def api(self) -> Any:
-        """The functions of the driver API (``cuda.bindings.driver``), after a successful ``cuInit``.
+        """The functions of the driver API (``cuda.bindings.driver``). The first access calls ``cuInit``.
 
         Raises:
             LaunchError: cuda-python or the driver is missing, or the driver cannot start.
@@ -140,13 +140,13 @@ class Driver:
 
     @locked_cached_property
     def legacy_stream(self) -> Any:
-        """The handle of the legacy default stream. This stream is never captured."""
+        """The handle of the legacy default stream. This stream cannot be captured into a graph."""
         return self.api.CUstream(0)
 
     # -------------------------------------------------------------------------------------------- results
 
     def call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        """Call a driver function and return the result, or a list of results. Error messages begin with ``what``."""
+        """Call a driver function. Return its result, or a list of several results. Errors begin with ``what``."""
         code, *values = getattr(self.api, function)(*arguments)
         if int(code):
             raise self.error(what or function, code)
@@ -161,9 +161,9 @@ class Driver:
         if int(code) in _CONTEXT_ENDED:
             self.sticky_error = f"{code_text}, reported by {what}"
             return LaunchError(
-                f"{what}: {code_text}. This launch or earlier asynchronous work caused the error. The CUDA context "
-                "is lost, so this process cannot use the GPU any more. Start a new process; "
-                'executor="emulator" shows the PTX line, thread and address of a fault in a kernel'
+                f"{what}: {code_text}. The cause is this launch or earlier asynchronous work. This process "
+                "cannot use the GPU any more: start a new process, and run the kernel there with "
+                'executor="emulator" to see the PTX line, thread and address of a fault'
             )
         if int(code) in _CAPTURING:
             code_text += (
@@ -174,15 +174,15 @@ class Driver:
     def context_lost_error(self, what: str) -> LaunchError:
         """Return the error for a call made after the context was lost."""
         return LaunchError(
-            f"{what}: the CUDA context of this process was lost by an earlier error: {self.sticky_error}. "
-            "This process cannot use the GPU any more. Start a new process"
+            f"{what}: this process cannot use the GPU any more because of an earlier error ({self.sticky_error}): "
+            "start a new process"
         )
 
     # -------------------------------------------------------------------------------------------- devices
 
     @locked_cached_property
     def devices(self) -> list[Device]:
-        """The GPUs of this machine. The driver is called only once."""
+        """The GPUs of this machine. Only the first access asks the driver."""
         devices = []
         attribute = self.api.CUdevice_attribute
         major = attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
@@ -266,7 +266,7 @@ class Driver:
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 
     def why_unreachable(self, ordinal: int, device: int, address: int, *, written: bool) -> str | None:
-        """Enable peer access. Return None if GPU ``ordinal`` can access the memory at ``address``, else a message.
+        """Enable peer access. Return why GPU ``ordinal`` cannot access memory at ``address``. Return None if it can.
 
         Args:
             ordinal: the GPU of the kernels.
@@ -282,8 +282,8 @@ class Driver:
             if self._attribute(_CONTEXT, address) or self._attribute(_ACCESS_FLAGS, address) & needed == needed:
                 return None
         return (
-            f"GPU {ordinal} cannot {'write' if written else 'read'} this memory of GPU {device}. The memory is mapped or from a memory pool, "
-            "so the allocator must grant access with cudaMemPoolSetAccess or cuMemSetAccess"
+            f"GPU {ordinal} cannot {'write' if written else 'read'} memory of GPU {device} at 0x{address:x}: "
+            "grant access with cudaMemPoolSetAccess for memory of a pool, or with cuMemSetAccess for mapped memory"
         )
 
     def has_peer_access(self, ordinal: int, device: int) -> bool:
@@ -317,7 +317,7 @@ class Driver:
 
     @contextmanager
     def event(self, flags: int = 0) -> Iterator[Any]:
-        """Yield a new event of the current context, and destroy the event at the end."""
+        """Yield a new event of the current context. Destroy the event when the context manager exits."""
         event = self.call("cuEventCreate", flags)
         try:
             yield event

@@ -41,7 +41,7 @@ class _Module:
 
     @property
     def unused(self) -> bool:
-        """True if all graphs that captured the module were destroyed."""
+        """True if every graph that captured a launch of the module's kernel was destroyed."""
         self.graphs[:] = [semaphore for semaphore in self.graphs if not _is_posted(semaphore)]
         return not self.graphs
 
@@ -55,7 +55,7 @@ class LoadedKernel:
     module: _Module
 
     def retain_in_graph(self, stream: Any) -> None:
-        """If a graph captures the stream, keep the module loaded until the graph is destroyed."""
+        """If the stream is being captured into a graph, keep the module loaded until the graph is destroyed."""
         api, call = self.driver.api, self.driver.call
         code, capturing = api.cuStreamIsCapturing(stream)
         if int(code) or not int(capturing):  # the launch reports errors of the stream

@@ -67,8 +67,8 @@ class ModuleLoader:
         """Return what the user can do if the driver cannot compile the PTX. Return "" for other errors."""
         if int(code) == _COMPILER_NOT_FOUND:
             return (
-                ". The driver has no PTX compiler: install its library libnvidia-ptxjitcompiler; in a container, "
-                "NVIDIA_DRIVER_CAPABILITIES must include compute"
+                ". The driver has no PTX compiler: install its library libnvidia-ptxjitcompiler, or in a container "
+                "add compute to NVIDIA_DRIVER_CAPABILITIES"
             )
         if int(code) == _UNSUPPORTED_PTX_VERSION:
             version = directive_of(kernel.ptx, ".version")

@@ -24,7 +24,7 @@ from .module_lifetime import LoadedKernel
 
 @attrs.define(eq=False)
 class ParamBuffer:
-    """The parameters of one launch in host memory, and the driver's table of pointers to these parameters.
+    """A buffer in host memory for the parameters of one launch, with the table of pointers that the driver needs.
 
     ``computed_for`` are the addresses from which the computed parameters were made.
     """
@@ -79,14 +79,14 @@ class ReadyLaunch:
         return not any(address & mask for address, mask in zip(addresses, self.masks, strict=True))
 
     def new_buffer(self) -> ParamBuffer:
-        """Return a new buffer with the parameters of the launch that was checked."""
+        """Return a new buffer with the parameters of the checked launch."""
         memory = ctypes.create_string_buffer(self.first, len(self.first))
         start = ctypes.addressof(memory)
         table = (ctypes.c_void_p * len(self.places))(*(start + place for place in self.places))
         return ParamBuffer(memory, table, ctypes.addressof(table), self.first_for)
 
     def complete(self, buffer: ParamBuffer, stream: Any, addresses: tuple[int, ...]) -> None:
-        """Write computed parameters, such as tensor maps. If a graph captures the stream, keep the kernel loaded."""
+        """Write computed parameters, such as tensor maps. If the stream is being captured, keep the kernel loaded."""
         if self.computed and buffer.computed_for != addresses:
             for place, make in self.computed:
                 data = make(addresses)
@@ -96,7 +96,7 @@ class ReadyLaunch:
             self.loaded.retain_in_graph(stream)
 
     def launch(self, stream: Any, *addresses: int) -> None:
-        """Launch the kernel with arrays at these addresses. ``stream`` is a driver's stream handle."""
+        """Launch the kernel with arrays at these addresses. ``stream`` is the driver's handle of a stream."""
         try:
             buffer = self.buffers.pop()
         except IndexError:  # other threads use all buffers, or there is none yet
@@ -159,7 +159,7 @@ class ReadyLaunch:
     def prepare(
         self, stream: Any, handle_of: Callable[[int], Any], handles: dict[int, Any], arguments: Any
     ) -> Callable[[], None]:
-        """Return a function that launches the kernel at the checked addresses, with little more than one driver call.
+        """Return a function that launches the kernel on the checked arrays with little more than one driver call.
 
         It keeps the arguments alive. What it launches with is their memory as it was when it was prepared. If ``stream`` is None, each
         call takes the stream that is current then.
@@ -210,7 +210,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. The parameter buffer begins with the addresses, so one write sets them."""
+    """Return a launch of a loaded kernel. Its buffer begins with the addresses, so that one write sets them all."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

@@ -1,4 +1,4 @@
-"""Repeated launches of a kernel, by a function that is generated for the types of the arguments.
+"""A generated function that repeats launches of a kernel. There is one for each combination of argument types.
 
 A loop over the arguments, with a call for each, would cost the host as much as the driver's launch. So the generated function reads
 all arguments in straight-line code. torch compares tensors with those of the newest launch in one call, which costs a quarter of
@@ -95,7 +95,7 @@ class RepeatedLaunch:
     def of(
         cls, kernel: BuiltKernel, arguments: Sequence[Any], streams: dict[int, Any], legacy_stream: Any
     ) -> RepeatedLaunch | None:
-        """Return an empty cache for arguments of these types. Return None if generated code cannot read a type.
+        """Return an empty cache for arguments of these types. Return None if generated code cannot read one of them.
 
         ``streams`` has the driver's handle of each number of a stream.
         """

@@ -1,4 +1,4 @@
-"""Export of copies as CUDA C++. Other packages can use the record of an exported copy to generate other languages."""
+"""Export of copies as CUDA C++. Other packages can generate other languages from the record of a copy."""
 
 from .cuda import cuda_function, cuda_header
 from .function import AsmOperand, CopyFunction, RegisterMove, function_of

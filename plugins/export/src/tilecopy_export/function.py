@@ -74,7 +74,7 @@ class RegisterMove:
 
 @attrs.frozen
 class AsmOperand:
-    """A frozen record of an operand of the inline assembly block: an argument, or one 32-bit word of a fragment.
+    """A frozen record of an inline assembly operand: an argument of the function, or one 32-bit word of a fragment.
 
     Attributes:
         argument: name of the function's argument.
@@ -268,7 +268,7 @@ class FunctionBindings(Bindings):
 
 @checked(RequestError, plan=instance_of("a Plan from tilecopy_core.plan or a kernel's .plans", Plan))
 def function_of(plan: Plan, name: str, registry: Any = None) -> CopyFunction:
-    """Return a record of a plan's copy for export as a function in another language, such as CUDA C++.
+    """Return a record that describes a plan's copy as a function in another language, for example CUDA C++.
 
     Args:
         plan: a result of :func:`tilecopy_core.plan`, or one of a kernel's plans.

@@ -60,7 +60,7 @@ class BufferArgument:
 
     @property
     def words(self) -> int:
-        """The number of 32-bit words of the fragment per thread."""
+        """The number of 32-bit words of the fragment that each thread holds."""
         memory = self.buffer.memory
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
 
@@ -93,7 +93,7 @@ class ScalarArgument:
 
     @property
     def type(self) -> str:
-        """The first of ``int32_t``, ``uint32_t`` and ``int64_t`` that can hold every value of the argument."""
+        """The C++ type: the first of ``int32_t``, ``uint32_t`` and ``int64_t`` that can hold every value."""
         if self.lower is None or self.upper is None:
             return "int64_t"
         fit = (name for name, (least, most) in C_TYPES.items() if least <= self.lower and self.upper <= most)
@@ -109,7 +109,7 @@ Argument: TypeAlias = "BufferArgument | ScalarArgument"
 
 
 def key_of_symbol(symbol: Symbol) -> Key:
-    """Return the key of a symbol's argument: the symbol's special register if it has one, else the symbol."""
+    """Return a symbol's key for :func:`by_key`: the symbol's special register if it has one, else the symbol."""
     return symbol.register or symbol
 
 
@@ -169,7 +169,7 @@ def cta_threads(plan: Plan) -> int:
 
 
 def by_key(arguments: Iterable[Argument]) -> dict[Key, Argument]:
-    """Return a dict from keys to arguments. Of two arguments with the same memory, the dict has only the first."""
+    """Return a dict from memory or symbol key to argument. Of two arguments with the same memory, it has the first."""
     arguments_by_key: dict[Key, Argument] = {}
     for argument in arguments:
         if isinstance(argument, BufferArgument):

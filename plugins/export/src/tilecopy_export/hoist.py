@@ -1,4 +1,4 @@
-"""The translation of a copy's address arithmetic from PTX to C++. A compiler can hoist C++ out of loops."""
+"""The translation of a copy's address arithmetic from PTX to C++. Compilers hoist C++ out of loops, but not PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions ``relayout`` and ``relayout_shards``. A repeated call uses a cached launch and is not checked again."""
+"""The functions that relayout an array: ``relayout`` in one process, ``relayout_shards`` across a process group."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def relayout(
         return relayout_dtensor(call, placements)
     if placements is not None:
         raise RequestError(
-            f"placements= must be omitted for a {name}: only a DTensor of torch has placements, got {short_repr(placements)}"
+            f"placements= must be omitted for a {name}, got {short_repr(placements)}: only a DTensor of torch has placements"
         )
     if module.partition(".")[0] == "dask":
         with LOCK:

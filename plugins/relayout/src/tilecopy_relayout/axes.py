@@ -36,7 +36,7 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(
-            f"axes must be a pattern if axis lengths ({', '.join(map(repr, sizes))}) are passed, got {short_repr(axes)}: pass a pattern"
+            f"axes must be a pattern if axis lengths ({', '.join(map(repr, sizes))}) are passed, got {short_repr(axes)}: omit the axis lengths"
         )
     rank = len(shape)
     order = integers_of("axes", axes, PERMUTATION) if numbers is None else numbers

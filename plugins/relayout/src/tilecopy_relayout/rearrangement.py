@@ -39,11 +39,11 @@ class Rearrangement:
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' source strides in the source's order, from the source's strides."""
+        """Return the split dimensions' source strides in the source's order. ``strides`` are the source's strides."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' destination strides in the source's order, from the destination's strides."""
+        """Return the split dimensions' destination strides in source order. ``strides`` are of the destination."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 

@@ -41,7 +41,7 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
     barrier, number = kinds
     if not isinstance(barrier, (types.Array, types.Integer)) or not isinstance(number, types.Integer):
         raise TypingError(
-            f"{name}: arguments must be an mbarrier array or a shared address, and then an integer, got {kinds}"
+            f"{name}: arguments must be an mbarrier and an integer, got {kinds}: pass the mbarrier as an array or a shared address"
         )
     if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
         raise TypingError(f"{name}: an mbarrier must be an array of int64 or uint64 (8 bytes), got {barrier}")
@@ -96,7 +96,7 @@ def mbarrier_wait(typingctx: Any, mbarrier: Any, parity: Any) -> Any:
 
 @intrinsic
 def fence_proxy_async(typingctx: Any) -> Any:
-    """Order earlier generic accesses of shared memory before later accesses of the async proxy (bulk copies)."""
+    """Order earlier generic-proxy accesses to shared memory before later async-proxy accesses (bulk copies)."""
     return _of_nothing(f"{SYNC['fence_proxy_async']};")
 
 

@@ -46,7 +46,7 @@ def device_function(plan: Plan, name: str = "copy") -> Any:
         takes = ", ".join(argument.name for argument in function.arguments)
         if named or not len(function.arguments) - 1 <= len(numba_types) <= len(function.arguments):
             raise TypingError(
-                f"{name} must have the arguments {takes} in this order and may omit the last, got {len(numba_types)} arguments"
+                f"{name} must be called with the arguments {takes} (the last may be omitted), got {len(numba_types)} arguments"
             )
         for argument, numba_type in zip(function.arguments, numba_types, strict=False):  # the last may be omitted
             why = _why_not(argument, numba_type)

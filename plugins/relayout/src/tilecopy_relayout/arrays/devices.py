@@ -57,8 +57,8 @@ class CrossDeviceSync:
         for name, side in (("array", source), ("out", destination)):
             if not side.framework.has_streams:
                 why_not = (
-                    f"stream= is required: the array is {source.place}, out is {destination.place}, and {name} is a "
-                    f"{type(side.owner).__name__} without a current stream; pass a stream, and order the work on both GPUs"
+                    f"stream= is required because the array is {source.place}, out is {destination.place}, and {name} is a "
+                    f"{type(side.owner).__name__} without a current stream: pass a stream, and order the work on both GPUs"
                 )
         here, other = (source, destination) if launching == source.device else (destination, source)
         return cls((here.device, here.stream), (other.device, other.stream), why_not)

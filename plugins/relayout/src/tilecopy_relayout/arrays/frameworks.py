@@ -190,7 +190,7 @@ class Jax(Framework):
             raise RequestError(f"{where} must be a jax.Array, got a {type(array).__name__} of JAX: {instead}")
         if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
             raise RequestError(
-                f"{where} must not be an array of random keys: pass jax.random.key_data(a), and pass the result to jax.random.wrap_key_data"
+                f"{where} must not be an array of random keys, got dtype {array.dtype}: pass jax.random.key_data(a), and wrap the result with jax.random.wrap_key_data"
             )
         if array.is_deleted():
             raise RequestError(
@@ -221,7 +221,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, and return the result. The result is committed or weakly typed if ``array`` is."""
+        """Wait for the stream, and return the result. It is committed to a device or weakly typed like ``array``."""
         import jax
 
         with _as_typed(array):

@@ -47,7 +47,7 @@ def must_see(tensor: torch.Tensor) -> bool:
 
 
 def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor has no memory or torch must dispatch calls (``_is_zerotensor``, in torch 2.4 to 2.13)."""
+    """Return True if torch must dispatch calls or a tensor has no memory (``_is_zerotensor``, in torch 2.4 to 2.13)."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return not plain or must_see(tensor) or tensor.is_meta or tensor._is_zerotensor()
 
@@ -75,7 +75,7 @@ def timeout_of(group: Any) -> timedelta:
 
 
 def symmetric_memory(nbytes: int, device: torch.device) -> torch.Tensor:
-    """Return new symmetric memory (``_symmetric_memory.empty``, in torch 2.5 to 2.13)."""
+    """Return a tensor in new symmetric memory (``_symmetric_memory.empty``, in torch 2.5 to 2.13)."""
     from torch.distributed._symmetric_memory import empty
 
     return cast("torch.Tensor", empty(nbytes, dtype=torch.uint8, device=device))

@@ -71,7 +71,7 @@ class ShardsCall(NamedTuple):
 
 
 def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) -> torch.Tensor:
-    """Return this rank's part of the result, for :func:`~tilecopy_relayout.relayout_shards`."""
+    """Run a call of :func:`~tilecopy_relayout.relayout_shards`. Return this rank's part of the result."""
     group = dist.group.WORLD if group is None else group
     if torch.compiler.is_compiling():
         if out is not None:
@@ -101,7 +101,7 @@ def relayout_part(call: ShardsCall, x: Any, group: Any = None, out: Any = None) 
 
 
 def exchange(x: torch.Tensor, call: ShardsCall, group: Any, out: Any) -> torch.Tensor:
-    """Return this rank's part of the result. Autograd does not record the call."""
+    """Exchange data with the other ranks. Return this rank's part of the result. Autograd does not record the call."""
     kind = _agree(x, call, group, out)
     with torch.no_grad():
         result = kind.move(group, x, out)

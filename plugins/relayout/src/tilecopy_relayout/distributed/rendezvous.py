@@ -57,7 +57,7 @@ class Rendezvous:
         self.all_gather_text("ready")
 
     def all_equal(self, digest: int) -> bool:
-        """Wait until all ranks reach this call. Return True if all ranks passed one digest other than :data:`NEW`."""
+        """Wait until all ranks reach this call. Return True if all passed the same digest, other than :data:`NEW`."""
         self._check()
         self._calls += 1
         number = self._calls & _CALL

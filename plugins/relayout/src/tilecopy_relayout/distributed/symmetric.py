@@ -35,7 +35,7 @@ _NON_BLOCKING = 1
 
 @frozen(eq=False)
 class SymmetricBuffer:
-    """A frozen record of symmetric memory. Each rank has a buffer of the same size. All ranks can write each buffer.
+    """A frozen record of symmetric memory. Each rank has a buffer of the same size. All ranks can write to each buffer.
 
     It has this rank's memory, torch's handle with the barrier, and the address of each rank's memory in this process.
     """

@@ -27,7 +27,7 @@ def apply_operator(call: RelayoutCall) -> Any:
     """Call the torch operator and return the relayout of a tensor."""
     array, out = call.array, call.out
     why = "this argument is not supported while torch records or traces the call"
-    call.refuse(f"{why}: use `with torch.cuda.stream(stream):` around the call", "stream")
+    call.refuse(f"{why}: call relayout inside `with torch.cuda.stream(stream):`", "stream")
     call.refuse(f"{why}: omit it", "device")
     if torch.compiler.is_compiling() and (
         torch_internals.forward_mode_is_active() or _breaks_the_graph(out is not None)

@@ -65,7 +65,7 @@ class _CachedLaunch:
         return result, address
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
-        """Launch if no cached launch fits, as for two GPUs. Raise CacheMissError if an address is misaligned."""
+        """Launch at addresses for which ``launches`` has no entry. Raise CacheMissError if an address is misaligned."""
         across = self.across
         if (source | destination) & self.mask:
             raise CacheMissError

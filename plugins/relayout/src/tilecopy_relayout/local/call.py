@@ -46,7 +46,7 @@ class RelayoutCall(NamedTuple):
                 raise RequestError(f"{name}=: {why}")
 
     def for_torch(self) -> tuple[Any, str, str, list[int], str]:
-        """Return the arguments of the torch operator in order: array, axes, axis names, axis lengths, executor."""
+        """Return the arguments of the torch operator in this order: array, axes, axis names, axis lengths, executor."""
         axes = self.axes if isinstance(self.axes, str) else ",".join([str(axis) for axis in self.axes])
         return self.array, axes, " ".join(self.sizes), list(self.sizes.values()), self.executor or ""
 
@@ -112,13 +112,13 @@ def _through(device: int, executor: str) -> Any:
         raise RequestError(f"device must be omitted with the executor {executor}, got {short_repr(device)}")
     if type(device) is not int or device not in [gpu.ordinal for gpu in driver().devices]:
         raise RequestError(
-            f"device must be a GPU number of at least 0 and below {len(driver().devices)}, got {short_repr(device)}"
+            f"device must be one of the GPU numbers {[gpu.ordinal for gpu in driver().devices]} of this machine, got {short_repr(device)}"
         )
     return driver().active(device)
 
 
 def current_stream(source: SideArray, destination: SideArray) -> Callable[[], int]:
-    """Return a function that returns the current stream. The frameworks of both arrays must have the same one."""
+    """Return a function that returns the frameworks' current stream. It must be the same stream for both arrays."""
     sides = {"array": source.stream, "out": destination.stream}
     return common_stream("relayout", {name: stream for name, stream in sides.items() if stream is not None})
 

@@ -103,7 +103,7 @@ class TilingCost:
 
     @property
     def total(self) -> float:
-        """The product of all factors."""
+        """The expected cost of the tiling: the product of all factors."""
         return self.sectors * self.runs * self.threads * self.accesses * self.edges * self.tail
 
 

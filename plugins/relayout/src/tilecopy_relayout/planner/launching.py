@@ -58,7 +58,7 @@ def low_bits(source: int, destination: int) -> int:
 
 
 def move_on_host(plan_for: Callable[[int, int], Any], spec: RelayoutSpec, source: Any, destination: Any) -> Any:
-    """Relayout a NumPy array into another on the emulator. ``plan_for`` returns a plan for two alignments in bytes."""
+    """Relayout a NumPy array into another on the emulator. ``plan_for`` takes both alignments and returns a plan."""
     for name, array, side in zip(("source", "destination"), (source, destination), spec.sides, strict=True):
         _demand(name, array, side)
     if not destination.flags.writeable:
@@ -77,13 +77,13 @@ def _demand(name: str, array: Any, planned: StridedMemory) -> None:
     (low, high), (first, end) = footprint.byte_bounds, planned.byte_bounds
     if array.itemsize != planned.itemsize or not low <= first <= end <= high:
         raise tc.RequestError(
-            f"{name} must cover bytes {first} to {end} from its first element in elements of {planned.itemsize} bytes, got "
+            f"{name} must have elements of {planned.itemsize} bytes and cover bytes {first} to {end} from its first element, got "
             f"shape {array.shape}, strides of {array.strides} bytes and dtype {array.dtype}"
         )
 
 
 def align_of(address: int) -> int:
-    """Return the alignment of an address in bytes, at most 16 bytes."""
+    """Return the alignment of an address in bytes: the largest power of 2 that divides the address, up to 16."""
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 

@@ -154,7 +154,7 @@ def plan_relayout(
         raise tc.RequestError(f"shape must have extents of at least 1, got {short_repr(shape)}")
     if prod(extents) * elem_bytes > _MOST_BYTES:
         raise tc.RequestError(
-            f"shape must have at most {_MOST_BYTES} bytes, got {short_repr(shape)} with {prod(extents) * elem_bytes} bytes"
+            f"an array of this shape must have at most {_MOST_BYTES} bytes, got shape {short_repr(shape)} with {prod(extents) * elem_bytes} bytes"
         )
     moved = rearrangement(axes, extents, sizes)
     source = moved.source_strides(_steps("strides", strides, extents))
@@ -166,7 +166,7 @@ def plan_relayout(
     for name, align in (("align_bytes", align_bytes), ("out_align_bytes", out_align_bytes)):
         if type(align) is not int or align not in ALIGNMENTS or align < elem_bytes:
             raise tc.RequestError(
-                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} that is at least the element size of {elem_bytes} bytes, got {short_repr(align)}"
+                f"{name} must be one of {', '.join(map(str, ALIGNMENTS))} and at least the element size of {elem_bytes} bytes, got {short_repr(align)}"
             )
     spec = RelayoutSpec(moved.extents, source, out_steps, elem_bytes)
     return plan_of(spec, str(tc.target_of(target)), align_bytes, out_align_bytes)

@@ -183,13 +183,13 @@ class ThreadValueLayout:
 
 @lru_cache(maxsize=1024)
 def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
-    """Return the dimensions sorted by the stride in one array, smallest first. Broadcasts (stride 0) are last."""
+    """Return the dimensions sorted by their stride in one array, smallest first. Dimensions of stride 0 are last."""
     steps = getattr(problem, side)
     return tuple(sorted(range(len(steps)), key=lambda n: (steps[n] == 0, steps[n], -n)))
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the number of elements in the widest vector that is aligned everywhere along a dimension of the array."""
+    """Return the elements per vector: the widest vectors along a dimension that are aligned everywhere in the array."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
