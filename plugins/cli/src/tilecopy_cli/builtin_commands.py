@@ -30,7 +30,7 @@ _ROW: dict[str, Any] = {**dict.fromkeys(_COLUMNS, ""), "priority": None}
 """The columns of `tilecopy variants`, still empty."""
 _PRECEDENCE = (
     "variant= chooses the variant of a copy. Without it, tilecopy uses the accepting variant with the highest priority. "
-    "If several variants have this priority, the first by name is used. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities. "
+    "If several variants have this priority, the first in alphabetical order is used. TILECOPY_PRIORITY=NAME=40,NAME=10 sets priorities. "
     "TILECOPY_DISABLE=NAME,NAME and TILECOPY_ONLY=NAME,NAME exclude variants."
 )
 
@@ -166,7 +166,7 @@ def ptx_command(src: Region, dst: Region, scope: Scope, op: str, target: str, **
 
 @tilecopy.command(short_help="List the installed variants, and the reason why a variant is unusable.")
 def variants() -> Result:
-    """List installed variants, unusable variants with the reason, and variants that you can install."""
+    """List the installed variants, each unusable variant with its reason, and the variants that you can install."""
     rows: list[dict[str, Any]] = []
     registry = default_registry()
     for plugin in registry.plugins():

@@ -63,7 +63,7 @@ def _split(partition: Any) -> dict[str, Any]:
 
 
 def record_of(variant: str | None) -> Variant | None:
-    """Return an installed variant's record by name. Return None if ``variant`` is None or not installed."""
+    """Return the record of the installed variant named ``variant``. Return None if it is None or not installed."""
     plugin = default_registry().table().plugin_named(variant) if variant else None
     return None if plugin is None else plugin.variant
 
@@ -82,12 +82,12 @@ _HOW = (
 
 
 def copy_options(command: Callable[..., Result]) -> Any:
-    """Add the options of a copy to a command. The command receives the option values as arguments of :func:`plan`."""
+    """Add the options of a copy to a command. The command is called with keyword arguments for :func:`plan`."""
     return _in_words(command, _HOW)
 
 
 def region_options(*more: Callable[[Any], Any]) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that adds a copy's regions, scope and fill value to a command, and the options ``more``."""
+    """Return a decorator that adds options to a command: a copy's regions, scope and fill value, and ``more``."""
     return lambda command: _in_words(command, more)
 
 

@@ -78,7 +78,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print the help and exit with status 2 if no subcommand is given."""
+        """Parse the arguments. If no subcommand is given, print the help and exit with status 2."""
         if not args and not ctx.resilient_parsing:  # a shell's completion also calls it without arguments
             click.echo(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
@@ -112,7 +112,7 @@ class TilecopyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands. Warn of each package whose subcommand has the name of a built-in subcommand."""
+        """Write the list of subcommands. Warn if a package's subcommand has the name of a built-in subcommand."""
         for name, sources in by_name(COMMANDS_GROUP).items():
             if name in self.commands:
                 command = f"command {name} of {', '.join(source.owner for source in sources)}"
@@ -127,7 +127,7 @@ class TilecopyGroup(SuggestingGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command. Exit with 0 (done), 1 (failed) or 2 (invalid input). If a signal stops it, exit by it."""
+        """Run the command. Exit with 0 (done), 1 (failed) or 2 (invalid input), or by the signal that stopped it."""
         words = list(sys.argv[1:] if args is None else args)
         name = prog_name or "tilecopy"
         if not standalone_mode or (complete_var or f"_{name}_COMPLETE".replace("-", "_").upper()) in os.environ:

@@ -90,7 +90,7 @@ def file_signature(status: os.stat_result) -> tuple[int, ...]:
 
 @checked(FileError, path=PATH, mapped=FLAG)
 def read_npy(path: str | Path, *, mapped: bool = False) -> NpyFile:
-    """Read a .npy file without Python objects, in any format version, memory order and byte order.
+    """Read a .npy file of any format version, memory order and byte order. Its elements must not be Python objects.
 
     Args:
         path: of the file.

@@ -52,10 +52,10 @@ def read_header(file: BinaryIO, name: str) -> Header:
             f"{name}: must be a .npy file, got an archive such as .npz: unzip it and pass a .npy file from it"
         )
     if magic[:-2] != np.lib.format.MAGIC_PREFIX or len(magic) < np.lib.format.MAGIC_LEN:
-        raise FileError(f"{name}: {UNREADABLE}: must begin with {np.lib.format.MAGIC_PREFIX!r}, got {magic[:-2]!r}")
+        raise FileError(f"{name}: {UNREADABLE}: it must begin with {np.lib.format.MAGIC_PREFIX!r}, got {magic[:-2]!r}")
     version = magic[-2], magic[-1]
     if version not in _VERSIONS:
-        raise FileError(f"{name}: {UNREADABLE}: the version must be 1.0, 2.0 or 3.0, got {version[0]}.{version[1]}")
+        raise FileError(f"{name}: {UNREADABLE}: its version must be 1.0, 2.0 or 3.0, got {version[0]}.{version[1]}")
     length_bytes, encoding = _VERSIONS[version]
     length = int.from_bytes(file.read(length_bytes), "little")
     if length > _MAX_BYTES:

@@ -19,7 +19,7 @@ from .file_errors import FileError, printable_name
 @contextmanager
 @checked(FileError, path=PATH)
 def output_file(path: str | Path) -> Iterator[Callable[[Iterable[Any]], None]]:
-    """Check that a file can be written. Yield a function that writes it by :func:`tilecopy.atomic_files.write_files`.
+    """Check that a file can be written. Yield a function that writes it with :func:`tilecopy.atomic_files.write_files`.
 
     Raises:
         FileError: the path is ``-``, it cannot be written, or writing fails (the file is then unchanged).

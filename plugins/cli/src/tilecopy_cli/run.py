@@ -59,7 +59,7 @@ def copy_file(source: Path, destination: Path, job: Job, progress: Progress = la
             raise TilecopyError(f"verification failed: {wrong} of {array.nbytes} bytes differ; nothing was written")
         if over_itself and _has_changed(destination, read.stamp):
             raise FileError(
-                f"{printable_name(destination)}: the file changed while it was copied onto itself; the copy was not written"
+                f"{printable_name(destination)}: the input changed during the copy onto itself, so nothing was written: run the command again"
             )
         write((read.header, bytes_of(result)))
     order = "C" if array.flags.c_contiguous else "F"

@@ -112,7 +112,7 @@ def say(text: str) -> None:
 
 
 def flush_output(stream: TextIO | None) -> bool:
-    """Flush a stream. Return True on success. On failure drop its buffer, so that Python prints no error at exit."""
+    """Flush a stream. Return True on success. On failure, drop its buffer, so that Python prints no error at exit."""
     if stream is None:
         return True
     try:

@@ -41,7 +41,7 @@ def draw_moves(trace: CopyTrace, selection: Selection) -> Iterator[Figure]:
         chosen.append(attrs.evolve(side, accesses=touched[grids.within(side, touched, selection)]))
     memories = [side for side in chosen if side.space != "local"]
     if memories and not any(len(side.accesses) for side in memories):
-        raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
+        raise tc.RequestError("draw: no access matches all parts of select: pass fewer parts")
     title = f"Who moves each element: {request.op} {trace}, {request.scope.threads} threads, {trace.variant}"
     subtitle, notes = _subtitle(trace), [grids.instructions_text(trace), *grids.notes_of(trace)]
     framed = "lanes of one warp" if "tmem" in request.spaces else "one instruction"

@@ -84,7 +84,7 @@ def draw_banks(trace: CopyTrace, selection: Selection, compare_with: tc.TileLayo
         words = heading + _in_words(side_state.region.buffer.layout, state.size)
         phases = phases_of(touched[within(side_state, touched, selection)])
         if not phases:
-            raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
+            raise tc.RequestError("draw: no access matches all parts of select: pass fewer parts")
         stacks.append(_panels(words, phases))
         data.append({"title": words, "phases": [_phase_data(phase) for phase in phases]})
     verb = "read" if side is trace.source else "written"

@@ -23,7 +23,7 @@ def pieces_of(trace: CopyTrace, selection: Selection) -> tuple[Any, Any]:
     inside = within(trace.destination, destination, selection)
     source, destination = source[inside], destination[inside]
     if not len(source):
-        raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
+        raise tc.RequestError("draw: no access matches all parts of select: pass fewer parts")
     order = np.lexsort([destination.byte, destination.cta, source.instruction])
     source, destination = source[order], destination[order]
     if trace.destination.space == "tmem":

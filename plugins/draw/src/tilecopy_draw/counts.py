@@ -13,7 +13,7 @@ from .trace import CopySide, requests_of
 
 @attrs.frozen(eq=False)
 class Phase:
-    """A frozen record of a phase: threads of one warp that shared memory serves together, up to 128 bytes.
+    """A frozen record of a phase: threads of one warp whose accesses (up to 128 bytes) shared memory serves together.
 
     Attributes:
         step, warp, number: the numbers of the instruction, the warp and the phase.
@@ -62,7 +62,7 @@ def phases_of(touched: Any) -> list[Phase]:
 
 
 def counts_of(side: CopySide) -> dict[str, int]:
-    """Return a dict of ``requests``, ``sectors`` if global or ``wavefronts`` if shared, and the minimum ``least``."""
+    """Return a dict of ``requests``, ``wavefronts`` (shared) or ``sectors`` (global), and their minimum ``least``."""
     if side.space == "shared":
         phases = phases_of(side.accesses)
         number, least = {"wavefronts": sum(phase.wavefronts for phase in phases)}, len(phases)

@@ -1,4 +1,4 @@
-"""The function :func:`draw`. It draws a plan, a region, a buffer or a layout."""
+"""Draw a plan, a region, a buffer or a layout with :func:`draw`."""
 
 from __future__ import annotations
 

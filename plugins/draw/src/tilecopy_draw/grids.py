@@ -48,7 +48,7 @@ def within(side: CopySide, touched: Any, selection: Selection) -> Any:
 
 
 def by_coordinate(side: CopySide, ids: Any, fold: int = FOLDS[0]) -> Grid:
-    """Return a grid with a cell per element of a source or destination box. ``ids`` has the number to draw in each."""
+    """Return a grid with a cell per element of a source or destination box. ``ids`` has each cell's number."""
     wide = [dim for dim, extent in enumerate(side.region.extents) if extent > 1] or [0]
     rows, columns = shape = table_shape(side.region.extents, fold)
     folded = len(wide) == 1
@@ -150,7 +150,7 @@ def register_panel(grid: Grid, title: str, followed: Any) -> Panel:
 
 
 def first_registers(trace: CopyTrace, side: CopySide, title: str, owner: int = NO_PLACE) -> Iterator[Panel]:
-    """Yield panels of the registers of the first rows and columns, widest first. ``owner`` is the thread to outline."""
+    """Yield panels of the registers that hold the first rows and columns, widest first. Outline thread ``owner``."""
     rows, columns = table_shape(side.region.extents)
     for wide in (64, 32, 16, 8):
         grid = owners_of(trace, side, Selection(rows=(0, min(16, rows)), columns=(0, min(wide, columns))))

@@ -45,7 +45,7 @@ class DrawHarness(Harness):
         mask, is_one = request.options.get("multicast"), record.threads == "one"
         if request.options.get("cta_group", 1) != 1 or not isinstance(mask, (int, type(None))):
             raise tc.RequestError(
-                f"draw: cta_group must be 1 and multicast must be a constant, got cta_group={request.options.get('cta_group', 1)} and multicast={mask}"
+                f"draw: a copy with cta_group=2 or a run-time multicast mask is not supported, got cta_group={request.options.get('cta_group', 1)} and multicast={mask}"
             )
         receivers = tuple(rank for rank in range(16) if (mask or 0) >> rank & 1)
         receiving = 1 if mask is None else max(2, 1 << max(receivers, default=0).bit_length())

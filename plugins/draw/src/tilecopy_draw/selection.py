@@ -61,7 +61,7 @@ class Selection:
         return cls(**fields)
 
     def of(self, **values: Any) -> Any:
-        """Return a mask of the selected accesses or registers. For example, ``warp`` has the warp of each.
+        """Return a mask of the selected accesses or registers. For example, ``warp`` is an array of their warp numbers.
 
         Raises:
             RequestError: the selection is empty, or names something that the picture does not have.
@@ -80,7 +80,7 @@ class Selection:
                 )
             chosen &= numbers == wanted
         if count and not chosen.any():
-            raise tc.RequestError("draw: no access matches all parts of select: omit one of the parts")
+            raise tc.RequestError("draw: no access matches all parts of select: pass fewer parts")
         return chosen
 
     def mask(self, accesses: Any) -> Any:

@@ -209,7 +209,7 @@ class Panel:
         return text_width(box.label, SMALLEST) + self.padding
 
     def names(self, width: float) -> tuple[dict[int, str], dict[int, str]]:
-        """Return a dict of row labels and a dict of column labels, by index. Labels do not overlap at this width."""
+        """Return two dicts from index to label, for rows and for columns. Labels do not overlap at this width."""
         begins = {box.place[1] for box in self.boxes}
         every = len(begins) < 4 or self.blank
         columns = [name if every or at in begins else "" for at, name in enumerate(self.grid.column_names)]
@@ -249,7 +249,7 @@ class Figure:
 
     @property
     def panels(self) -> list[Panel]:
-        """All panels of the figure, in the order of the stacks."""
+        """All panels of the figure: those of the first stack, then those of the next."""
         return [panel for stack in self.stacks for panel in stack]
 
     @property

@@ -47,7 +47,7 @@ AXES = {
 
 
 def holders(offsets: Any, starts: Any, sizes: Any) -> Any:
-    """Return the index of the piece that covers each offset, or -1. If pieces start at the same byte, use the first."""
+    """Return the index of the byte range that covers each offset, or -1. Of ranges with equal starts, use the first."""
     if not len(starts):
         return np.full(len(offsets), NO_PLACE)
     begins, first = np.unique(starts, return_index=True)

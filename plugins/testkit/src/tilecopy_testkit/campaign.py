@@ -100,7 +100,7 @@ class Campaign:
 
 @lru_cache(maxsize=64)
 def subject_of(variant: str) -> VariantUnderTest:
-    """Return an installed variant to test. Vector widths are compared only by the variant's own test suite."""
+    """Return an installed variant to test. Campaigns do not check vector widths; the variant's test suite does."""
     return VariantUnderTest.of(variant, widths_bits=())
 
 
@@ -127,7 +127,7 @@ def _judge(subject: VariantUnderTest, case: CopyCase, tally: Tally, *, thorough:
 
 
 def kinds_of(subject: VariantUnderTest, d: CopyCase) -> dict[str, str]:
-    """Return the copy's value in each coverage dimension, such as ``dtype`` or ``scope``, as a dict."""
+    """Return a dict from coverage dimension to the copy's value, for example ``dtype`` to ``float16``."""
     asked = properties.request_of(subject, d)
     assert asked is not None, f"variant {subject.name} must lower the copy {d.key}"
     request = asked[1]

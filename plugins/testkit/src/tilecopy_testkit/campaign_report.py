@@ -11,7 +11,7 @@ SHOWN_FAILURES = 50
 
 
 def totals(tallies: Collection[Tally]) -> dict[str, Tally]:
-    """Return the sum of each variant's results, by variant name. ``keys`` has each hash once."""
+    """Return a dict from variant name to the sum of the variant's results. A sum's ``keys`` has each hash once."""
     by_variant: dict[str, Tally] = {}
     for tally in sorted(tallies, key=lambda tally: tally.variant):
         total = by_variant.setdefault(tally.variant, Tally("", tally.variant))

@@ -132,7 +132,7 @@ class CaseHarness(Harness):
         return self.memories[side].buffer[operand.box(self._values())]
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the copy, by name."""
+        """Return a dict of the copy's options."""
         return {name: value for name, value in super().options().items() if name not in self._left_out}
 
     def request(self, **changes: Any) -> tc.CopyRequest:
@@ -269,7 +269,7 @@ def arrays_of(case: CopyCase, seed: int = 0) -> tuple[Any, Any]:
 
 
 def unread_places(case: CopyCase) -> Any:
-    """Return the indices of the words in a global source that the copy does not read."""
+    """Return the indices of the stored integers of a global source that the copy does not read."""
     _, words = element_storage(tc.dtype_of(case.dtype).bits)
     return np.flatnonzero(~np.repeat(read_places(case), words)).astype(np.int32)
 

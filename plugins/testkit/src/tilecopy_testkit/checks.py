@@ -28,15 +28,15 @@ from .variant_process import answers, answers_elsewhere
 from .variant_under_test import VariantUnderTest, restricted
 
 NEEDED = "each completion step must be needed: a copy without the step must cause a hazard"
-DECLARED = "the record must declare the completion of a copy"
-ASSEMBLES = "the PTX must assemble for every target of the record"
+DECLARED = "the variant's record must declare how a copy completes"
+ASSEMBLES = "the PTX must assemble for every target in the variant's record"
 SAME_ELSEWHERE = (
     "the variant must return the same answers in a process with another hash seed and another order of requests"
 )
 _COMPLETIONS = ("commit", "wait", "bar.", "barrier", "fence")
 """Parts of the opcodes that complete copies."""
 OPTIONS = "the variant must lower or decline a copy without an option instead of raising an error"
-ACCEPTS = "the variant must lower copies between every pair of memories of the record"
+ACCEPTS = "the variant must lower copies between every pair of memories in its record"
 FAR = "arrays of more than 2**31 elements must be copied correctly"
 FAR_ELEMS, FAR_GRAIN, MOST_FAR, MOST_FAR_BYTES = 1 << 31, 16, 4, 9 << 30
 """The least long stride, the modulus that it preserves, the most steps along it, and the most bytes of an array."""
@@ -93,7 +93,7 @@ def accepts_every_pair(subject: VariantUnderTest) -> None:
 
 
 def completion_is_declared(subject: VariantUnderTest) -> None:
-    """Check that the kit knows the record's completion. Check that a synchronous copy completes with ``barrier``."""
+    """Check that the kit knows the variant's completion. Check that a synchronous copy completes with ``barrier``."""
     record, why = subject.record, ""
     if record.completion == "undeclared":
         why = "completion must be in tilecopy_core.plugin.COMPLETIONS or be a new name, got 'undeclared'"
@@ -224,13 +224,13 @@ def _without(
         return
     if plan.variant != subject.name:
         reason = plan.declined.get(subject.name, "")
-        why = f"the record does not require {named}: the variant must lower the copy without {named}, got a decline: {reason}"
+        why = f"the variant must lower the copy without {named}, because its record does not require {named}; got a decline: {reason}"
         raise Counterexample(OPTIONS, why, case)
     build_kernel(subject, case, left_out=left_out)  # instructions must do without it, too
 
 
 def far_places_are_right(subject: VariantUnderTest, count: int = 4) -> int:
-    """Compare copies of arrays past ``2**31`` elements with copies of small arrays. Return the number of comparisons.
+    """Compare copies of large arrays (over ``2**31`` elements) and small arrays. Return the number of comparisons.
 
     The arrays are zeros that only the copies access, so they take almost no memory.
     """
@@ -286,7 +286,7 @@ def _judge_far(subject: VariantUnderTest, near: CopyCase, far: CopyCase, kernel:
         line = first_mover(kernel, subject.name, "global")
         raise shown(
             FAR,
-            "the copy must write the same elements in a large array as in a small array, but they differ",
+            f"the copy must write the same elements in a large array as in a small array, but {sum(np.count_nonzero(right != result) for right, result in pairs)} bytes differ",
             far,
             kernel,
             line,

@@ -1,4 +1,4 @@
-"""The commands ``tilecopy new-variant``, to write a package, and ``tilecopy testkit``, to test variants."""
+"""The commands ``tilecopy new-variant`` (write a package) and ``tilecopy testkit`` (test variants)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_variant(name: str, op: str, source: str, destination: str, directory: Pa
 
 
 class CampaignError(tc.TilecopyError):
-    """Raised when copies of a campaign are wrong."""
+    """Raised when a campaign finds wrong copies."""
 
 
 @click.group(cls=SuggestingGroup)
@@ -83,7 +83,7 @@ def campaign(
     report_path: Path,
     save_failures: Path | None,
 ) -> Result:
-    """Run many copies of installed variants on the emulator and compare them with the NumPy oracle.
+    """Run many copies with each installed variant on the emulator, and compare the results with the NumPy oracle.
 
     A campaign that was interrupted continues from its checkpoint file.
     """
@@ -93,7 +93,9 @@ def campaign(
         if reason := skipped.get(name, "not installed"):
             raise tc.PluginError(f"variant {name}: {reason}")
     if not names:
-        raise tc.PluginError("a campaign needs at least one installed variant that the kit can test: install a variant")
+        raise tc.PluginError(
+            f"a campaign needs at least one variant that the kit can test, got none of {len(skipped)} installed variants: install one that `tilecopy variants` lists"
+        )
     chosen = Campaign(seed, requests, tuple(sorted(names)))
     execute = execute_here if workers == 0 else cluster_executor(scheduler, workers)
     try:

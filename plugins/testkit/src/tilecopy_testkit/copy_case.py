@@ -49,7 +49,7 @@ class AffineTerm:
     def at(self, values: Mapping[str, Any]) -> Any:
         """Return the value of the term. ``values`` maps variables to integers or to a kernel's symbolic integers."""
         if self.variable not in values:
-            raise tc.RequestError(f"AffineTerm.at: values must have {self.variable!r}, got {short_repr(values)}")
+            raise tc.RequestError(f"AffineTerm.at: values must contain {self.variable!r}, got {short_repr(values)}")
         value = values[self.variable]
         if self.quotient > 1:
             value = value // self.quotient

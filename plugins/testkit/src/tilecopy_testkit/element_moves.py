@@ -92,7 +92,7 @@ def _places(side: Side, offset: Any, at: Mapping[Any, Any], count: int, vec: int
 
 
 def expected_moves(d: CopyCase, values: Mapping[str, int]) -> dict[Place, set[Place | None]]:
-    """Return, for each destination location that the copy writes, the source locations that hold the element."""
+    """For each destination location that the copy writes, return the source locations of its element."""
     sources: dict[int, set[Place | None]] = {}
     for place, element in _by_element(d, d.src, values):
         sources.setdefault(element, set()).add(place)

@@ -239,7 +239,7 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
             moves = (subject.moves or moves_of)(request, partition, symbols)
             listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
-            raise Counterexample(AGREES, f"listing the moves raised {type(error).__name__}: {error}", d) from error
+            raise Counterexample(AGREES, f"listing moves must not raise {type(error).__name__}: {error}", d) from error
         if listed_moves is None:
             return False
         if why := why_wrong(d, values, listed_moves):
@@ -343,7 +343,7 @@ def results_are_right(subject: VariantUnderTest, case: CopyCase, kernel: tc.Buil
     source_before = source.copy()
     report = emulate(subject, case, kernel, source, target)
     if not np.array_equal(source_before, source):
-        raise Counterexample(RESULT, "the kernel must not change the source's memory, but it does", case)
+        raise Counterexample(RESULT, f"the kernel changes {(source_before != source).sum()} bytes of the source", case)
     if not np.array_equal(wanted, target):
         _blame(subject, case, kernel, wanted, target)
     _count(subject, case, kernel, report)

@@ -1,4 +1,4 @@
-"""The function that writes a package with a new variant, from templates."""
+"""Write a package with a new variant, from templates."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class VariantSuite:
 
     @classmethod
     def subject(cls) -> VariantUnderTest:
-        """Return the variant that this class's attributes describe. An environment variable can restrict targets."""
+        """Return the variant that the class attributes describe. TILECOPY_TESTKIT_TARGETS can restrict its targets."""
         about = {name: getattr(cls, name) for name in VariantSuite.__annotations__.keys() - _OF_THE_TESTS}
         subject = VariantUnderTest.of(cls.plugin, **about)
         asked = os.environ.get(TARGETS_VARIABLE, "").strip()
@@ -229,11 +229,11 @@ class VariantSuite:
         return for_all(self.subject(), rule, examples, seeded_by=self.seed, strategies=self.strategies, least=least)
 
     def test_the_record_says_what_completes_a_copy(self) -> None:
-        """Check that the record declares a known completion."""
+        """Check that the variant's record declares a completion that the kit knows."""
         checks.completion_is_declared(self.subject())
 
     def test_every_declared_pair_of_memories_is_taken(self) -> None:
-        """Check that copies between each declared pair of memories are lowered."""
+        """Check that the variant lowers copies between each pair of memories in its record."""
         checks.accepts_every_pair(self.subject())
 
     def test_hooks_are_pure_and_quick_and_answer(self) -> None:
@@ -273,12 +273,12 @@ class VariantSuite:
         checks.steps_are_needed(self.subject())
 
     def test_the_text_assembles_for_every_claimed_target(self) -> None:
-        """Assemble the PTX for every target of the record with nvJitLink or ptxas."""
+        """Assemble the PTX for every target in the variant's record, with nvJitLink or ptxas."""
         if not checks.assembles(self.subject()):
             pytest.skip(f"no assembler: {how_to_install('nvjitlink')}")
 
     def test_other_processes_give_the_same_answers(self) -> None:
-        """Compare the variant's answers in this process and in others with another hash seed and order of requests."""
+        """Compare the variant's answers in processes with different hash seeds and orders of requests."""
         if not checks.same_elsewhere(self.subject()):
             pytest.skip(
                 "plugin must be a variant name, a module or a module attribute, so that another process can import it"
@@ -289,8 +289,8 @@ class VariantSuite:
         checks.falls_back(self.subject())
 
     def test_the_gpu_gives_the_same(self) -> None:
-        """Compare results on the GPU with the oracle, if a target of the record runs on this GPU."""
+        """Compare results on the GPU with the oracle, if the GPU supports a target of the variant."""
         if why := unavailable_reason("cuda"):
             pytest.skip(f"no GPU: {why}")
         if not checks.right_on_gpu(self.subject()):
-            pytest.skip("no target of the record runs on this GPU")
+            pytest.skip(f"this GPU supports none of the targets {', '.join(self.subject().case_space.targets)}")

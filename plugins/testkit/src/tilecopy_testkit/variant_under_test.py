@@ -137,5 +137,5 @@ SUBJECT = instance_of("a VariantUnderTest", VariantUnderTest)
 
 
 def restricted(subject: VariantUnderTest, **parts: Any) -> VariantUnderTest:
-    """Return the variant under test, with copies of only these ``spaces``, ``dtypes`` or ``targets``."""
+    """Return the variant under test, restricted to copies with these ``spaces``, ``dtypes`` or ``targets``."""
     return attrs.evolve(subject, case_space=attrs.evolve(subject.case_space, **parts))
