@@ -38,7 +38,7 @@ def is_flag(value: Any) -> bool:
 
 
 def items_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of a sequence. Return None for text, bytes, other values, and more than ``MOST_ITEMS`` items."""
+    """Return the items of a sequence. Return None for text, bytes, a non-sequence or more than ``MOST_ITEMS`` items."""
     if isinstance(value, (str, bytes, bytearray, memoryview)) or not isinstance(value, Sequence):
         return None
     try:

@@ -175,6 +175,6 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
             return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
         return rng.standard_normal(shape).astype(dtype)
     except MemoryError:
-        raise click.BadParameter(f"{short_repr(word)}: not enough memory for this array") from None
+        raise click.BadParameter(f"{short_repr(word)}: not enough memory for an array of {nbytes} bytes") from None
     except ValueError as error:  # NumPy's: too large, an empty range, a negative seed
         raise click.BadParameter(f"{short_repr(word)}: {error}") from None

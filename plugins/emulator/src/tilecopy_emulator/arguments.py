@@ -159,7 +159,7 @@ def _value(variable: Variable, value: Any, name: str, place: str) -> _Block:
     block = _block_of(value, name, place)
     if len(block.data) != variable.bytes:
         raise LaunchError(
-            f"{place}: the value must have {variable.bytes} bytes, got {len(block.data)}: {short_repr(value)}"
+            f"{place}: the value must have {variable.bytes} bytes, got {len(block.data)} bytes: {short_repr(value)}"
         )
     return block
 

@@ -248,7 +248,7 @@ def _parts_or_fault(opcode: tuple[str, ...]) -> Parts | str:
         return f"the modifier '.{unknown[0]}' is not supported"
     strong, volatile = mods.order not in ("", "weak"), "volatile" in mods.rest
     if strong != bool(mods.scope) or (volatile and strong):
-        return "a scope must be present if and only if the access is .relaxed, .acquire or .release"
+        return f"a scope must be present if and only if the access is .relaxed, .acquire or .release, got {'.'.join(opcode)}"
     element = REGISTER_BITS[type] // 8
     total, limit = element * count, 32 if element >= 4 and mods.space in ("global", "") else min(16, 4 * element)
     if total > limit:
@@ -291,7 +291,7 @@ def loads_somewhere(program: Program) -> bool:
 
 @lru_cache(maxsize=32)
 def pieces(program: Program) -> tuple[int, int]:
-    """Return the shadow-cell sizes of shared and global memory, 1 to 16 bytes. Each access covers only whole cells."""
+    """Return the bytes per shadow cell of shared memory and of global memory. Each access covers only whole cells."""
     of = [(effect_of(instruction.opcode).pieces, instruction) for instruction in program.instructions]
     sizes = [(16, 16), *(measure(instruction) for measure, instruction in of if measure is not None)]
     return min(shared for shared, _ in sizes), min(glob for _, glob in sizes)
@@ -299,7 +299,7 @@ def pieces(program: Program) -> tuple[int, int]:
 
 @lru_cache(maxsize=32)
 def sections(program: Program) -> tuple[str, ...]:
-    """Return the vector-clock sections that a program needs: one per proxy, and ``ISSUED`` for ``mbarrier.inval``."""
+    """Return the sections of a program's vector clocks: one for each proxy, and ``ISSUED`` for ``mbarrier.inval``."""
     proxies: set[str] = set()
     for opcode in {instruction.opcode for instruction in program.instructions}:
         effect = effect_of(opcode)

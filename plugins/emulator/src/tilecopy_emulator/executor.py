@@ -47,7 +47,7 @@ class EmulatorExecutor:
         return None
 
     def extensions(self) -> list[tuple[str, str, str]]:
-        """Return ``(name, package, error)`` per added instruction set. ``error`` is "" if the set is used."""
+        """Return ``(name, package, error)`` for each added instruction set. ``error`` is "" for a set in use."""
         return [(f"instructions {package.name}", package.owner, package.reason) for package in packages()]
 
     def launch(

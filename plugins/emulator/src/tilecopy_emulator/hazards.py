@@ -25,7 +25,7 @@ COMPLETED, IN_VAIN = "the wait for that operation", "a wait that does not cover 
 
 @attrs.frozen
 class ReportedAccess:
-    """A frozen record of an instruction in a hazard's message. Most of these instructions access memory.
+    """A frozen record of an instruction that a hazard reports, usually an access to memory.
 
     Attributes:
         thread: the name of the thread that executes it.
@@ -151,7 +151,7 @@ class Hazard:
 
 
 def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> HazardError:
-    """Return the first hazard as an exception. Its ``others`` and its notes have one hazard per further cause."""
+    """Return the first hazard as an exception. Its ``others`` and its notes have one hazard for each other cause."""
     causes: dict[Any, Hazard] = {}
     covered: set[Any] = set()
     for hazard in hazards:
@@ -171,7 +171,7 @@ def as_one_error(hazards: Sequence[Hazard], sources: Mapping[str, str]) -> Hazar
 
 
 def value_of(raw: Any, instruction: Instruction) -> str:
-    """Format the first lane's bytes as values of the instruction's type: ``1.5``, ``0x3f800000``, ``{1, 2}``."""
+    """Format the first lane's bytes as values of the instruction's type, for example ``1.5`` or ``{1, 2}``."""
     data = np.ascontiguousarray(np.reshape(raw, (-1, raw.shape[-1]))[0], np.uint8)
     name = modifiers_of(instruction.opcode).type
     if name[1:] not in _WIDTHS or len(data) % (int(name[1:]) // 8):

@@ -223,8 +223,8 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
             hazards = _hazards_of(again, silent) or hazards
     except MemoryError as error:
         raise BudgetError(
-            f"kernel {program.name}: the emulator needs more memory than this process may use ({error}). "
-            "Run a smaller problem, or raise the memory limit"
+            f"kernel {program.name}: the emulator needs more memory than this process may use ({error}): "
+            "run a smaller problem or raise the memory limit"
         ) from error
     if hazards:
         raise as_one_error(hazards, program.sources)

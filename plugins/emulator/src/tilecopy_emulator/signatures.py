@@ -18,7 +18,7 @@ _TYPE = re.compile(r"(P*)([rVK]*)(?:(\d+)|(S[0-9A-Z]*_)|([a-z]))")
 
 @lru_cache(maxsize=256)
 def parameter_types(name: str) -> tuple[str, ...] | None:
-    """Return the C++ types of a kernel's parameters, "" if unknown. Return None if the name cannot be parsed."""
+    """Return the C++ type of each kernel parameter, or "" if unknown. Return None if the name cannot be parsed."""
     start = _NAME.match(name)
     if start is None:
         return None

@@ -190,7 +190,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     gone = sorted(hosts[""], key=lambda decl: decl.start)
     parts = {
         "declarations left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
-        "lines left out, because their headers were not found": [f"#include <{header}>" for header in missing],
+        "lines left out because their headers were not found": [f"#include <{header}>" for header in missing],
     }
     notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))

@@ -165,7 +165,7 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
-    """Return True if NVRTC fails: the file has a host function, or includes a missing header, outside ``#if``."""
+    """Return True if NVRTC would fail because of a host function or a missing header outside ``#if``."""
     functions = {declaration.start for declaration in host_declarations(file, ()) if declaration.kind == "function"}
     depth = 0
     for token in file.tokens:
@@ -181,7 +181,7 @@ def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
 
 
 def at_lines(file: SourceFile, lines: Iterable[int]) -> set[Declaration]:
-    """Return the innermost host declaration at each line. If it is a use of a macro, also return the other uses."""
+    """Return the innermost host declaration at each line and, for a use of a macro, all other uses of the macro."""
     declarations = set()
     for line in lines:
         here = [entry for entry in file.declarations if entry.first <= line <= entry.last]

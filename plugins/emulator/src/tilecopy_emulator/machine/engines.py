@@ -145,7 +145,7 @@ class Engines:
             array.shadow.begin(operation.actor, None, cells, strength or ENGINE)
 
     def done(self, operation: Operation, actor: int) -> None:
-        """Complete an operation in shadow memory. Its accesses then count as those of ``actor``, a lane or an mbarrier."""
+        """Complete an operation in shadow memory: its accesses count as those of the lane or mbarrier ``actor``."""
         machine, now = self.machine, self.machine.launch.time.now
         stamps = stamp(now, REDUCED if operation.reduces else WEAK, actor)
         machine.shared.shadow.complete(operation.actor, operation.writes, stamps)
@@ -285,7 +285,7 @@ class Engines:
             )  # fmt: skip
 
     def copy(self, lanes: Lanes, places: Any, size: int, fetch: Callable[[Any], Any]) -> None:
-        """Execute ``cp.async``. On completion, ``fetch(rows)`` returns the bytes, of shape (rows, clusters, size)."""
+        """Execute ``cp.async``. On completion, ``fetch(rows)`` returns bytes with shape (rows, clusters, size)."""
         machine = self.machine
         shared = machine.shared
         index = machine.index(lanes)
@@ -300,7 +300,7 @@ class Engines:
         self.committed[lanes] += 1
 
     def wait(self, lanes: Lanes, newest: int) -> None:
-        """Execute ``cp.async.wait_group``. The last ``newest`` groups may stay pending; -1 stands for ``wait_all``."""
+        """Execute ``cp.async.wait_group``, or ``wait_all`` if ``newest`` is -1. ``newest`` groups may stay pending."""
         machine = self.machine
         if not self.copies:
             return
@@ -430,7 +430,7 @@ class Engines:
         self.bulk_committed[lanes] += 1
 
     def bulk_wait(self, lanes: Lanes, newest: int, *, read: bool) -> None:
-        """Execute ``cp.async.bulk.wait_group``, also with ``.read``. The last ``newest`` groups may stay pending."""
+        """Execute ``cp.async.bulk.wait_group`` or its ``.read`` form. The last ``newest`` groups may stay pending."""
         machine = self.machine
         members = set(machine.index(lanes).tolist())
         for operation in list(self.machine.in_flight.values()):

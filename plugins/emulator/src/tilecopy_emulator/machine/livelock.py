@@ -231,8 +231,7 @@ class LivelockDetector:
                 machine.name_of(int(x)) for x in others[leaders] if machine.warp_of[x] != machine.warp_of[lanes[0]]
             ][:3]
             more = f"; {', '.join(firsts)} cannot continue either" if firsts else ""
-            what = f"{self._poll_target(instructions[reads[0]], lanes)}; no thread can change it any more{self.mbarriers.states()}"
-            what = f"waits in a loop for {what}{more}"
+            what = f"waits in a loop for {self._poll_target(instructions[reads[0]], lanes)}; no thread can change it any more{self.mbarriers.states()}{more}"
             machine.hazard("deadlock", what, lanes, at=reads[0], threads=tuple(firsts))
         why = "no instruction waits or writes memory"
         if repeats:

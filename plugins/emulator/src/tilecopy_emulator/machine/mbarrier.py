@@ -1,4 +1,4 @@
-"""Mbarrier objects: their lifetime, phases, counts and clocks (PTX ISA 9.7.13.15)."""
+"""Mbarrier objects: their lifetime, phases, counts and vector clocks (PTX ISA 9.7.13.15)."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ class Mbarriers:
         machine, shared = self.machine, self.machine.shared
         barrier = self.objects.get(place)
         if barrier is None:
-            why = "was invalidated" if place in self.dead else "must be initialised with mbarrier.init before this use"
-            machine.hazard("mbarrier", f"{shared.where(place)} {why}", lanes, int(positions[0]))
+            what = f"{shared.where(place)} {'was invalidated' if place in self.dead else 'must be initialised with mbarrier.init before this use'}"
+            machine.hazard("mbarrier", what, lanes, int(positions[0]))
         members = machine.index(lanes)[positions]
         new = barrier.used[members] == 0
         if new.any():
@@ -203,7 +203,7 @@ class Mbarriers:
             if barrier.fenced:
                 known |= machine.barriers.passed[fresh] > barrier.fenced_phase
             who = machine.name_of(barrier.initialiser)
-            what = f"{barrier.name}: bar.sync or a cluster barrier must order mbarrier.init by {who} before this use"
+            what = f"{barrier.name}: mbarrier.init by {who} must happen before this use: add bar.sync or a cluster barrier between them"
             machine.hazard_where(~known, "race", what, lanes, where, threads=(who,))
         barrier.used[members] = machine.launch.time.now
         return barrier
@@ -294,7 +294,7 @@ class Mbarriers:
             barrier.narrow = f"the arrival of {machine.name_of(int(members[0]))} has scope .cta, but {barrier.name} is in another CTA"
 
     def arrive_for(self, barrier: Mbarrier, lane: int, clock: Clock) -> None:
-        """Execute an asynchronous operation's arrival. It releases the issuing lane's vector clock at cluster scope."""
+        """Execute an asynchronous operation's arrival at cluster scope. ``clock``: the issuing lane's vector clock."""
         machine = self.machine
         self._check_arrival(barrier, np.array([lane]), 0, np.array([lane]), 1)
         barrier.near = join([barrier.near, clock])
@@ -362,7 +362,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Execute a wait. Return a mask of lanes whose phase is complete and a mask of running lanes (None: all lanes).
+        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of running lanes or None for all.
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.
@@ -442,8 +442,9 @@ class Mbarriers:
     def _token_phases(self, barrier: Mbarrier, lanes: Lanes, at: Any, tokens: Any) -> Any:
         tokens = tokens.astype(np.uint64)
         real = (tokens >> np.uint64(56)) == np.uint64(0x5A)
-        name, what = barrier.name, "the wait must use a state that mbarrier.arrive returned"
-        self.machine.hazard_where(~real, "mbarrier", lambda i: f"{name}: {what}, got 0x{int(tokens[i]):x}", lanes, at)
+        name = barrier.name
+        say = lambda i: f"{name}: the wait must use a state that mbarrier.arrive returned, got 0x{int(tokens[i]):x}"  # noqa: E731
+        self.machine.hazard_where(~real, "mbarrier", say, lanes, at)
         phases = ((tokens >> np.uint64(40)) & np.uint64(0xFFFF)).astype(np.int64)
         say = lambda i: f"{name}: the wait's phase must be {barrier.phase} or the one before, got {int(phases[i])}"  # noqa: E731
         self.machine.hazard_where(phases < barrier.phase - 1, "mbarrier", say, lanes, at)

@@ -58,9 +58,8 @@ class Participation:
             counts, first = groups[cta, group], group * copy.together
             least, most = int(np.argmin(counts)), int(np.argmax(counts))
             what = (
-                f"{copy.name} is a copy of {copy.together} threads, but only {int((counts == counts[most]).sum())} of them executed it "
-                f"{_times(counts[most])}: thread {first + least} executed it {_times(counts[least])}, thread {first + most} {_times(counts[most])}. "
-                f"Call it in {copy.together} threads whose tid is from {first} to {first + copy.together - 1}"
+                f"{copy.name} must be executed equally often by all {copy.together} threads with tid {first} to {first + copy.together - 1}, but "
+                f"only {int((counts == counts[most]).sum())} of them executed it {_times(counts[most])} (such as thread {first + most}), and thread {first + least} executed it {_times(counts[least])}: call it in all of these threads"
             )
             machine.hazard("incomplete", what, np.array([cta * machine.threads]), at=at)
 

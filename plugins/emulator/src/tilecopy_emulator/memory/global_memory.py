@@ -33,7 +33,7 @@ class GlobalAccesses(ShadowedMemory):
         return addresses if addresses.shape == shape else np.broadcast_to(addresses, shape)
 
     def locate(self, lanes: Lanes, addresses: Any, size: int) -> list[tuple[GlobalArray, Any, Any]]:
-        """Check an access. Return ``(array, mask, byte offsets)`` per array. The mask selects addresses (None: all)."""
+        """Check an access. Return ``(array, mask, byte offsets)`` for each array. A mask of None selects all."""
         aligned = size & -size if size & (size - 1) else size
         low = addresses & np.uint64(aligned - 1)
         if low.any():

@@ -1,4 +1,4 @@
-"""Loads, stores and atomics. The opcode names the state space. If it does not, each lane's generic address does."""
+"""Loads, stores and atomics. If the opcode names no state space, each lane's generic address selects it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Memories(Registers):
         self.maps = TensorMaps(self.globals)
 
     def load(self, lanes: Lanes, access: AccessKind, addresses: Any) -> Any:
-        """Check an access. Return the loaded bytes as an array of shape ``(n or 1, clusters or 1, access.bytes)``."""
+        """Check an access. Return the loaded bytes. Their shape broadcasts to ``(n, clusters, access.bytes)``."""
         raw = self.load_or_nothing(lanes, access, addresses)
         if self.unwritten:
             (who, origins), self.unwritten = self.unwritten[0], []
@@ -58,7 +58,7 @@ class Memories(Registers):
                 self.poison_found(names[number * count : (number + 1) * count], element, index[part], origins[part])
 
     def poison_found(self, names: Sequence[str], element: int, lanes: Lanes, byte_origins: Any) -> None:
-        """Mark a load's registers as poison. ``byte_origins``: the origin of each undefined byte, else 0."""
+        """Mark a load's registers as poison. ``byte_origins`` is 0 for each defined byte, else the byte's origin."""
         if byte_origins.any() and read_somewhere(self.program).isdisjoint(names):
             self.tell(lanes, byte_origins)
         for part, name in enumerate(names):

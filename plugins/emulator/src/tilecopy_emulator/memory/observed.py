@@ -95,7 +95,7 @@ class _Located:
     offsets: Any
 
     def side(self, chosen: Any) -> TransferEnd:
-        """Return the source or destination with the pieces in ``chosen``. All these pieces must be in one array."""
+        """Return the addresses that the mask ``chosen`` selects, as a source or destination. All are in one array."""
         return TransferEnd(
             self.space, self.names[int(self.keys[chosen][0])], self.ctas[chosen], self.offsets[chosen].astype(np.int64)
         )
@@ -134,7 +134,7 @@ def _instruction(machine: Registers) -> tuple[int, str]:
 
 
 def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: Any) -> None:
-    """Call the observer for an access by lanes. ``raw`` has shape ``(n or 1, clusters or 1, bytes)``."""
+    """Call the observer for an access by lanes. The shape of ``raw`` broadcasts to ``(n, clusters, bytes)``."""
     index, size = machine.index(lanes), raw.shape[2]
     threads = machine.grid_thread[index].ravel()
     places = _locate(machine, where, threads)
@@ -151,7 +151,7 @@ def tell_access(machine: Registers, kind: str, lanes: Lanes, where: Where, raw: 
 def tell_transfer(
     machine: Registers, lanes: Lanes, source: Where, destination: Where, size: int, read: Any = None
 ) -> None:
-    """Call the observer for a transfer. ``lanes``: one per piece; ``read``: the bytes read per piece (None: all)."""
+    """Call the observer for a transfer of one piece per lane. ``read``: bytes read per piece, by default all."""
     index = machine.index(lanes)
     threads = machine.grid_thread[index].ravel()
     src, dst = _locate(machine, source, threads), _locate(machine, destination, threads)

@@ -106,7 +106,7 @@ def _ordered_in_unit(machine: Registers, lanes: Any, before: Any, touched: Touch
 
 
 class ShadowedMemory:
-    """A memory with shadow memory. The shadow memory stores the last accesses to each byte.
+    """A memory whose accesses are checked for races. Its shadow memory stores the last accesses to each byte.
 
     ``machine``: its threads access the memory; ``cell``: bytes of a cell, which no access splits; ``judge``: decides
     which accesses are ordered; ``whole_grid``: stamps name threads of the grid, not of the batch.
@@ -156,7 +156,7 @@ class ShadowedMemory:
     def seek(
         self, shadow: ShadowMemory, cells: Any, stamps: Any, key: int = 0, *, writes: bool, copy: int = -1
     ) -> None:
-        """Record the instruction that a race query looks for: the current instruction, or the copy at ``copy``.
+        """If accesses match a race query, record the current instruction, or the copy instruction at index ``copy``.
 
         When the query was made, one lane of the machine may have stood for many.
         """
@@ -258,7 +258,7 @@ class ShadowedMemory:
         else:
             who = launch.name_of(actor) if actor < BARRIER_ACTOR else "an asynchronous copy counted by an mbarrier"
         lane, instruction = int(machine.index(lanes)[position]), machine.instruction_of(lanes, position)
-        text = f"with no barrier since it was {before} by {who}"
+        text = f"{where} is {action} with no barrier since it was {before} by {who}"
         cause, why = _cause(machine, lane, strength, int(strength_of(np.int64(conflict.stamp))), same=same)
         current, earlier = ("" if raw is None else value_of(raw, instruction) for raw in (new if writes else old, old))
         mine = int(machine.grid_thread[lane, copy])
@@ -267,7 +267,7 @@ class ShadowedMemory:
         sought = RaceQuery(self._which(key), int(conflict.cell), int(conflict.stamp), conflict.wrote)
         first_at, waited = launch.seen.get(sought, (-1, -1))
         if conflict.together:
-            text = f"by two threads at once ({who})"
+            text = f"{where} is {action} by two threads at once ({who})"
             remedy = remedy if cause == "scope" else "let only one thread write, or use an atomic"
         met = [ReportedAccess(who, before, value=earlier)]
         if first_at >= 0 or conflict.together:
@@ -276,7 +276,7 @@ class ShadowedMemory:
         if waited >= 0 and actor < BARRIER_ACTOR:
             met.append(machine.report(machine.program.instructions[waited], who, "", relation=COMPLETED))
             verb = "wrote" if conflict.wrote else "read"
-            text, why = f"with no barrier since {who} waited for the copy that {verb} it", ""
+            text, why = f"{where} is {action} with no barrier since {who} waited for the copy that {verb} it", ""
             remedy = remedy.replace("between the two accesses", "after that wait")
         suspect = behind = None
         if max(mine, other) < BARRIER_ACTOR and mine // machine.threads == other // machine.threads:
@@ -285,7 +285,7 @@ class ShadowedMemory:
             behind = machine.barriers.passed_by(mine, other)
         try:
             machine.hazard(
-                "race", f"{where} is {action} {text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
+                "race", f"{text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
                 action=action, value=current, met=met, remedy=remedy, sought=None if conflict.together else sought,
                 suspect=suspect, behind=behind,
             )  # fmt: skip
@@ -329,14 +329,14 @@ def raise_in_flight(
     machine: Registers, operation: Operation, cell: int, where: str, action: str, lanes: Lanes, position: int, copy: int,
     span: tuple[int, int] | None, *, wrote: bool,
 ) -> NoReturn:  # fmt: skip
-    """Raise the hazard of an access to bytes of an operation in flight. ``cell``: its shared-memory cell, else -1."""
+    """Raise the hazard of an access to the bytes of an operation in flight. ``cell`` is -1 for global memory."""
     pending, operation.was_reported = operation.pending(cell), True
     same_thread = operation.machine is machine and pending.lane == int(machine.index(lanes)[position])
     remedy = pending.remedy or pending.lack.removesuffix(" is missing").removesuffix(" are missing")
     remedy += "" if same_thread or not pending.alone else ", then a barrier"
-    who, verb = operation.machine.name_of(pending.lane), "to it is in flight" if wrote else "still reads it"
+    who, copying = operation.machine.name_of(pending.lane), operation.describe(pending.lane)
     met = machine.in_vain(operation.at, pending, "written" if wrote else "read", who)
     machine.hazard(
-        "async", f"{where} is {action} while {operation.describe(pending.lane)} {verb}: {pending.lack}", lanes, position, copy=copy,
+        "async", f"{where} is {action} while {copying} {'to it is in flight' if wrote else 'still reads it'}: {pending.lack}", lanes, position, copy=copy,
         threads=(who,), bytes=span, action=action, remedy=remedy, met=met,
     )  # fmt: skip

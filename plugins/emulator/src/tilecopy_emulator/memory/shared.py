@@ -83,7 +83,7 @@ class SharedMemory(ShadowedMemory):
                     "bounds", f"0x{int(values[at]):x} is not an address in the CTA's shared memory", lanes, at
                 )
             machine.hazard(
-                "window", f"0x{int(values[at]):x} is in CTA {int(rank[at])} of the cluster"
+                "window", f"0x{int(values[at]):x} is in CTA {int(rank[at])} of the cluster of {machine.cluster_size} CTAs"
                 + ("" if remote else "; use .shared::cluster to access it"), lanes, at,
             )  # fmt: skip
         aligned = aligned or min(size, 16)
@@ -246,13 +246,13 @@ class SharedMemory(ShadowedMemory):
     def refuse_objects(self, lanes: Lanes, places: Any, size: int) -> None:
         """Raise a hazard if an ordinary access touches a live mbarrier."""
         bad = self.objects[places // 8] | self.objects[(places + size - 1) // 8]
-        what = "must be used only by mbarrier operations: a live mbarrier is there"
-        self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))} {what}", lanes)
+        what = "only mbarrier operations may access a live mbarrier"
+        self.machine.hazard_where(bad, "mbarrier", lambda at: f"{self.where(int(places[at]))}: {what}", lanes)
 
     def check_read(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, remember: bool = True, loads: bool = False
     ) -> None:
-        """Check that a read is ordered after the writes of the bytes. ``loads``: unwritten bytes are only recorded."""
+        """Check that a read is ordered after writes of its bytes. If ``loads`` is True, only record unwritten bytes."""
         cells, count = self.cells_from(places, size)
         written = self.shadow.writer[cells] != 0
         blank = None if self.blank is None else self.blank[places[:, None] + np.arange(size)]
@@ -266,7 +266,7 @@ class SharedMemory(ShadowedMemory):
     def check_write(
         self, lanes: Lanes, places: Any, size: int, strength: int = WEAK, *, raw: Any = None, modifies: bool = False
     ) -> None:
-        """Check that a write is ordered after every earlier access; see :meth:`GlobalAccesses.check_write`."""
+        """Check that a write is ordered after every earlier access. See :meth:`GlobalAccesses.check_write`."""
         cells, count = self.cells_from(places, size)
         if self.blank is not None:
             self.blank[places[:, None] + np.arange(size)] = 0
@@ -317,7 +317,7 @@ class SharedMemory(ShadowedMemory):
         return elements.view(np.uint8).reshape(len(places), words.shape[1], size)
 
     def put(self, places: Any, raw: Any) -> None:
-        """Write bytes at offsets in the batch's shared memory. Their shape must broadcast to (n, clusters, size)."""
+        """Write bytes at offsets in the batch's shared memory. ``raw`` broadcasts to shape (n, clusters, size)."""
         size = raw.shape[2]
         if size > 16:
             for part in range(0, size, 16):

@@ -107,7 +107,7 @@ class TensorMap:
             bits = dtype_of(self.dtype).bits
         except TilecopyError:
             bits = 0
-        hold("dtype", bits in (8, 16, 32, 64), "the name of an element type of 1, 2, 4 or 8 bytes")
+        hold("dtype", bits in (8, 16, 32, 64), "the name of a 1-, 2-, 4- or 8-byte element type")
         rank = len(items_of(self.sizes) or ())
         fits = 1 <= rank <= MOST_DIMENSIONS and among("sizes", rank, 1, 1 << 31)
         hold("sizes", fits, "one to five extents from 1 to 2**31")
@@ -116,8 +116,8 @@ class TensorMap:
         hold("box", among("box", rank, 1, 256), "one extent from 1 to 256 per dimension")
         hold("swizzle", isinstance(self.swizzle, str) and self.swizzle in SPANS, f"one of {', '.join(SPANS)}")
         row, span = self.box[0] * bits // 8, SPANS[self.swizzle]
-        hold("box", row % 16 == 0, f"a box with a multiple of 16 bytes per row, not {row} bytes")
-        rule = f"a box with at most {span} bytes per row for the swizzle {self.swizzle}, not {row} bytes"
+        hold("box", row % 16 == 0, f"a box whose rows have a multiple of 16 bytes, not {row} bytes")
+        rule = f"a box whose rows have at most {span} bytes for the swizzle {self.swizzle}, not {row} bytes"
         hold("box", not span or row <= span, rule)
         if not items_of(self.element_strides):
             object.__setattr__(self, "element_strides", (1,) * rank)
@@ -141,7 +141,7 @@ class TensorMap:
         return SPANS[self.swizzle] or self.box[0] * self.element_bytes
 
     def fill_bytes(self, count: int) -> Any:
-        """Return ``count`` bytes of elements that have the fill value."""
+        """Return ``count`` bytes that repeat the fill value."""
         pair = (OUTSIDE if self.fill == "nan" else 0).to_bytes(2, "little")
         return np.frombuffer(pair * -(-count // 2), np.uint8)[:count]
 
@@ -180,7 +180,7 @@ def encode_map(facts: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def decode(raw: bytes) -> TensorMap | str:
-    """Decode 128 bytes. Return a tensor map, an error message if a field is not valid, or "" if the tag is missing."""
+    """Decode 128 bytes to a tensor map. Return an error message for an invalid field, or "" for a missing tag."""
     tag, element, rank, mode, fill, atom, address, *rest = _FORM.unpack(raw)
     if tag != TAG:
         return ""

@@ -174,7 +174,7 @@ class Expansion:
         self.ends: list[str] = []
 
     def expand_entry(self, entry: Function) -> None:
-        """Expand the body of an entry into :attr:`drafts`."""
+        """Parse the body of an entry, expand its calls in place, and append the instructions to :attr:`drafts`."""
         names = {name: name for name in self.module.variables}
         names |= {formal.name: formal.name for formal in entry.parameters}
         self.root = _Scope(None, "", {name: name for name in self.module.variables})
@@ -705,7 +705,8 @@ class Expansion:
         if formal.space == "reg":
             sides = [self.parts[name].items if name in self.parts else (name,) for name in (to, source)]
             if {len(side) for side in sides} != {formal.elements}:
-                self.c.fail(f"the argument for {formal.name} must be {formal.elements} registers of .{formal.type}")
+                what = f"the argument for {formal.name} must be {formal.elements} registers of .{formal.type}, but {len(sides[1])} are passed to {len(sides[0])}"
+                self.c.fail(what)
             for pair in zip(*sides, strict=True):
                 emit(("mov", width if formal.type != "pred" else "pred"), *pair)
         elif to in self.locals and source in self.locals:

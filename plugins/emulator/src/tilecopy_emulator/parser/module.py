@@ -111,7 +111,7 @@ class ModuleParser(Definitions):
             names.append(c.word("a function"))
             c.expect(";")
             if not all(name in self.functions or name in self._prototypes for name in names):
-                c.fail(f"{' and '.join(names)} must both be functions of the PTX text", line)
+                c.fail(f"both names of .alias must be functions of the PTX text, got {' and '.join(names)}", line)
             self._prototypes.pop(names[0], None)
         elif word == ".entry":
             self._function(entry=True, extern=linkage == ".extern")
@@ -151,13 +151,13 @@ class ModuleParser(Definitions):
         c = self._cursor
         name, *modes = [c.word("a target")]
         while c.accept(","):
-            modes.append(c.word("a mode of the target"))
+            modes.append(c.word("an option after the target, such as debug"))
         match = re.fullmatch(r"sm_(\d+)[af]?", name, re.ASCII)
         if match is None or (name not in TARGETS and name not in _UNTABLED):
             c.fail(f"the target '{name}' is not supported", line)
         for mode in modes:
             if mode not in ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"):
-                c.fail(f"the target mode '{mode}' is not supported", line)
+                c.fail(f"the .target option '{mode}' is not supported", line)
         self.arch = int(match[1])
         older = [TARGETS[0], *(known for known in TARGETS if known[3:].isdigit() and int(known[3:]) <= self.arch)]
         return target_of(name if name in TARGETS else older[-1])
@@ -172,7 +172,7 @@ class ModuleParser(Definitions):
         if not entry and c.token.kind == "(":
             results = self._formals(entry=False)
             if len(results) > 1 and any(formal.space == "param" for formal in results):
-                c.fail("each result of a function with several results must be .reg", line)
+                c.fail("the results of a function with several results must be .reg, got .param", line)
         name = c.name("a name")
         parameters = self._formals(entry=entry) if c.token.kind == "(" else ()
         attributes = self._attributes(entry=entry)

@@ -57,7 +57,7 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
         if space not in ("global", "const"):
             c.fail(f"a variable in .{space} must not have an initial value", line)
         if -1 in sizes[1:]:
-            c.fail("only the first size of an array may be left out", line)
+            c.fail(f"only the first size of the array {name} may be left out", line)
         items = initial_value(c)
         if sizes and sizes[0] == -1:
             sizes[0] = len(items) if isinstance(items, list) else 1
@@ -69,7 +69,7 @@ def _variable(c: Cursor, space: str, type: str, elements: int, align: int, *, ex
         c.fail(f"the array {name} must have a size", line)
     count = 0 if -1 in sizes else prod(sizes)
     if not count and not extern:
-        c.fail(f"the array {name} must have at least one element", line)
+        c.fail(f"the array {name} must have at least one element, got {count}", line)
     _demand_room(c, space, name, count * size, line)
     return Variable(name, space, align, count * size, data, extern, tuple(relocations), type)
 
