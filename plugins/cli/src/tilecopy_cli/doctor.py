@@ -39,7 +39,7 @@ class DoctorCheck:
 
 
 def check_machine() -> list[DoctorCheck]:
-    """Return one check per GPU, assembler, executor, variant and package that tilecopy can use, installed or not."""
+    """Return a check for each GPU, assembler, executor, variant and package, including those that are missing."""
     checks = _executors()
     usable = [check.what.removeprefix("executor ") for check in checks if check.found]
     return [*_gpus(usable), *_assemblers(), _compute_cache(), *checks, *_extensions(usable), *_variants(), *_packages()]

@@ -62,7 +62,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         raise FileError(f"{name}: the header must have at most {_MAX_BYTES} bytes, got {length}")
     raw = file.read(length)
     if len(raw) < length:
-        raise FileError(f"{name}: {UNREADABLE}: the file ends inside its header of {length} bytes")
+        raise FileError(f"{name}: {UNREADABLE}: its header must have {length} bytes, got {len(raw)}")
     try:
         text = raw.decode(encoding).strip()
         fields = ast.literal_eval(_SCALAR.sub(r"\1", text))

@@ -116,7 +116,7 @@ def finish(draw: Draw, case_space: CaseSpace, counts: dict[str, int], **parts: A
 
 
 def scopes_of(case_space: CaseSpace, scopes: list[str]) -> list[str]:
-    """Return the scopes to draw. For a copy that completes with wgmma.commit_group, draw only warpgroup."""
+    """Return the scopes to draw: only ``warpgroup`` for a copy that completes with wgmma.commit_group, else all."""
     return ["warpgroup"] if case_space.variant.completion == "wgmma_group" else scopes
 
 
