@@ -74,9 +74,9 @@ def starting_calls(w):
 
 
 UNCALLED = {
-    "it takes no arguments": "ActiveThreads.count Buffer.placed_by DType.numpy Plan.explain Region.check_inside Region.sliced_layout Registry.plugins Registry.refresh Registry.table TileLayout.canonicalize Variant.why_unusable default_registry thread warp warpgroup",
+    "it takes no arguments": "ActiveThreads.count Buffer.placed_by DType.numpy Plan.explain Region.check_inside Region.sliced_layout Registry.plugins Registry.refresh TileLayout.canonicalize Variant.why_unusable default_registry thread warp warpgroup",
     "the core makes it": "Installed Plan Plugin Source",
-    "dispatch calls it": "Registry.advise Registry.call Registry.priority_of Registry.report_fault",
+    "dispatch calls it": "Registry.advise Registry.call Registry.last_table Registry.priority_of Registry.report_fault Registry.table",
     "an error or a warning": "PluginWarning WrapperError",
     "a protocol": "VariantPlugin",
     "pluggy's": "hookimpl",

@@ -26,9 +26,7 @@ def output_file(path: str | Path) -> Iterator[Callable[[Iterable[Any]], None]]:
     """
     name = printable_name(path)
     if os.fspath(path) == "-":
-        raise FileError(
-            "the output must be a file, because the report goes to standard output: pass a file name instead of -"
-        )
+        raise FileError("-: the output must be a file, because the report goes to standard output: pass a file name")
     with _errors(name):
         check_writable(path)
     unchanged = "; the file is unchanged" if Path(path).exists() else "; nothing was written"
