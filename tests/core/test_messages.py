@@ -151,7 +151,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
                 scope=tc.thread(),
             ),
             tc.NoVariantError,
-            "register operand s has axis laneid, but a copy by one thread can use only axes inside a thread; use a wider scope",
+            "register operand s must have only axes inside a thread in a copy by one thread, got axis laneid; use a wider scope",
         ),
         (
             lambda: declined("gmem_smem", memory("shared", (33, 1))[:, :], memory(shape=(33, 1))[:, :]),

@@ -377,8 +377,8 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "columns that are not transposed in 32 bits": (
         lambda: moved(tc.mma_fragment("m16n8k8", "B", "float32"), (8, 8), TileLayout(S[(8, 8) : (1, 8)]), "float32"),
-        "m8n8: the element of lane 1 must be at offset 1 from the element of lane 0 in tile, as in a matrix row, got offset 8; a row-major "
-        'tile with rows of 16 bytes fits mma_fragment."m16n8k8", "A", "float32".\n',
+        "m8n8: the element of lane 1 must be at offset 1 from the element of lane 0 in tile, as in a matrix row, got offset 8.: for example, use a row-major "
+        'tile with rows of 16 bytes and mma_fragment."m16n8k8", "A", "float32".\n',
     ),
     "pairs of float32": (
         lambda: moved(tc.mma_fragment("m16n8k8", "C", "float32"), (16, 8), swizzled((16, 8), mode=None), "float32"),
@@ -445,7 +445,7 @@ DECLINED: dict[str, tuple[Any, str]] = {
     ),
     "registers that begin inside one": (
         lambda: moved(TileLayout(S[(8, 4, 2) : (4 @ laneid, 1 @ laneid, 1)] + 1), (8, 8), swizzled((8, 8), mode=None)),
-        "each matrix must begin at a multiple of 2 register elements, got element 1",
+        "each matrix must begin at the first of a register's 2 elements, got element 1",
     ),
 }
 

@@ -83,7 +83,7 @@ def tilecopy_predicate(request: CopyRequest) -> Verdict:
 
 @frozen
 class BulkPartition:
-    """A frozen record of a request's bulk copies and of its prefetches into L2 for a later copy.
+    """A frozen record of the bulk copies of a request, and of the L2 prefetches for a later copy.
 
     Attributes:
         copies: the bulk copies.

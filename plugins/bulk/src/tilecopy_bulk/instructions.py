@@ -21,9 +21,9 @@ def prefetch(instruction: Instruction, program: Program) -> Step:
     """Return a function that checks the address and size of ``cp.async.bulk.prefetch.L2.global [a], size``."""
     hint = instruction.opcode[6:]
     if instruction.opcode[5:6] != ("global",) or hint not in ((), ("L2::cache_hint",)):
-        raise refuse(instruction, "the qualifiers must be .global and, optionally, .L2::cache_hint")
-    if len(instruction.operands) != 2 + len(hint):
-        raise refuse(instruction, "operands must be an address, a size and, with a cache hint, a cache policy")
+        raise refuse(instruction, f"suffixes must be .global[.L2::cache_hint], got {'.'.join(instruction.opcode[5:])}")
+    if (count := len(instruction.operands)) != 2 + len(hint):
+        raise refuse(instruction, f"operands must be an address, a size and, with a cache hint, a policy, got {count}")
     address = address_reader(instruction.operands[0], instruction, program)
     size = reader(instruction.operands[1], "u32", instruction, program)
 

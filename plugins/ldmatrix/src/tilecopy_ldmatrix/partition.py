@@ -44,7 +44,7 @@ _WHAT = {laneid: "lane", m: "register element"}
 
 @frozen
 class FragmentPiece:
-    """A frozen record of ``extent`` lanes or registers. Neighbours are ``step`` elements apart in shared memory."""
+    """A frozen record of ``extent`` lanes or registers. Their offsets in shared memory differ by ``step`` elements."""
 
     axis: Axis
     stride: int
@@ -113,7 +113,7 @@ class MatrixPartition:
         return sum([digit.value(tid) * digit.step for digit in (*self.rows, *self.warps)], self.memory.offset_on(m))
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` per element. Registers are ``(thread, element)``, memory is an offset."""
+        """Return ``(destination, source)`` pairs: ``(thread, element)`` in registers, an element offset in memory."""
         store, tid = request.src.buffer.space == "local", request.scope.tid
         threads = np.arange(self.threads)
         owning = owning_threads(request, self.warps, store=store)
@@ -169,8 +169,8 @@ def matrices(request: CopyRequest) -> MatrixPartition | Decline:
         declined.append(f"{form.name}: {partition}")
     shape, dtype = FITTING[bits]
     return Decline(
-        f"{fragment} must consist of whole matrices: {'; '.join(declined)}; a row-major tile with rows of 16 bytes fits "
-        f'mma_fragment("{shape}", "A", "{dtype}")'
+        f"{fragment} must consist of whole matrices, but fits no form ({'; '.join(declined)}): for example, use a row-major "
+        f'tile with rows of 16 bytes and mma_fragment("{shape}", "A", "{dtype}")'
     )
 
 
@@ -248,7 +248,7 @@ def _of_form(
     assert isinstance(base, int)
     loose = next((at for at in (base, *(piece.stride for piece in remaining)) if at % register_elems), None)
     if loose is not None:
-        return f"each matrix must begin at a multiple of {register_elems} register elements, got element {loose}"
+        return f"each matrix must begin at the first of a register's {register_elems} elements, got element {loose}"
     chosen: list[FragmentPiece] = []
     while 2 << len(chosen) <= form.most and (even := [piece for piece in remaining if piece.extent % 2 == 0]):
         chosen.append(min(even, key=lambda piece: piece.stride))  # registers that mma reads together stay together
@@ -311,7 +311,7 @@ def _take_iter(remaining: list[FragmentPiece], it: Iter) -> list[FragmentPiece] 
         below, stop = at // piece.stride, min(end, piece.stride * piece.extent)
         inside = stop // at
         if at % piece.stride or stop % at or piece.extent % (below * inside):
-            return f"the register layout must split at {_WHAT[it.axis]} {at}, because part of a matrix begins there, got {piece.extent} steps of stride {piece.stride}"
+            return f"the register layout must split at {_WHAT[it.axis]} {at}, because part of a matrix begins there, got an iter of {piece.extent} steps with stride {piece.stride}"
         remaining.remove(piece)
         taken.append(FragmentPiece(piece.axis, at, inside, piece.step * below))
         above = piece.extent // (below * inside)

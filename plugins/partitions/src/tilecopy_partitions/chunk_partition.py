@@ -19,7 +19,7 @@ ALIGN_BYTES = 16
 
 @frozen
 class ChunkPartition:
-    """A frozen record of bulk copies of ``chunk_bytes`` bytes. ``rounds`` is a ``(copies, 1, elements)`` partition."""
+    """A frozen record of bulk copies of ``chunk_bytes`` bytes each. Each of the ``rounds`` is one bulk copy."""
 
     chunk_bytes: int
     rounds: VectorPartition
@@ -81,7 +81,7 @@ def emit_chunks(ptx: PtxBuilder, partition: ChunkPartition, opcode: str, *operan
 
 
 def bulk_destination(ptx: PtxBuilder) -> str:
-    """Return the destination's state space in a bulk or tensor load into the CTA's own shared memory.
+    """Return the destination's state space for bulk and tensor loads to the shared memory of the executing CTA.
 
     From sm_120 on, ptxas compiles ``shared::cluster`` to a call (``__cuda_syscall_...``) and ``shared::cta`` to an
     instruction. ``shared::cta`` needs ``.version`` 8.6, so older targets use ``shared::cluster``.
@@ -149,5 +149,5 @@ def _why_misaligned(what: str, region: Region, layout: TileLayout, iters: list[I
             return f"{what} {region}: the {name} must be a multiple of {ALIGN_BYTES} bytes for bulk copies, got a multiple of {known} bytes"
     for it in iters[:-1]:
         if not is_multiple(it.stride * size, ALIGN_BYTES):
-            return f"{what} {region}: each step must be a multiple of {ALIGN_BYTES} bytes, got a step of {it.stride} elements of {buffer.dtype}"
+            return f"{what} {region}: each stride must be a multiple of {ALIGN_BYTES} bytes, got a stride of {it.stride} {buffer.dtype} elements"
     return None

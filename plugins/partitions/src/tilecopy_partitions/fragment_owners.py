@@ -69,7 +69,7 @@ class Digit:
     along: tuple[Int, ...] = ()
 
     def value(self, tid: Int) -> Int:
-        """Return the digit of the thread with index ``tid``."""
+        """Return the value of this digit for the thread with index ``tid``."""
         digit = (axis_index(self.axis, tid) - self.first) // self.stride
         return digit if self.modulus is None else digit % self.modulus
 
@@ -140,9 +140,9 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
     for axis in threads:
         if axis.coarser not in _SCOPES[: _SCOPES.index(kind) + 1]:
             remedy = "; use a wider scope" if axis.coarser in _SCOPES else ""
-            return f"register operand {name} has axis {axis}, but a copy by one {kind} can use only axes inside a {kind}{remedy}"
+            return f"register operand {name} must have only axes inside a {kind} in a copy by one {kind}, got axis {axis}{remedy}"
         if isinstance(layout.offset_on(axis), Expr):
-            return f"register operand {fragment}: the offset along {axis} must be constant, because it decides which threads own the box"
+            return f"register operand {fragment}: the offset along {axis} must be constant, because it decides which threads own the box, got {layout.offset_on(axis)}"
     if _overlap(threads):
         return f"register operand {name} must not count the same threads on two axes, got axes {', '.join(a.name for a in threads)}"
     if isinstance(layout.offset_on(m), Expr) or any(isinstance(it.stride, Expr) for it in layout.shard):
@@ -151,7 +151,7 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         _, available = bounds_of(axis_index(axis, request.scope.tid))
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
-            return f"the layout's indices along {axis} must be at most the last index {available} of the {kind}, got {last}"
+            return f"layout indices along {axis} must be at most {available}, the last index in a {kind}, got {last}"
     thread_places = _there(request.scope, tuple(threads))
     if nobody := _nobodys(thread_places, threads, layout):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
@@ -177,7 +177,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
         together = (*axes, axis)
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
         if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
-            return f"add an offset along {axis} to the layout to select the thread that stores, such as layout=... + 0 @ {axis}"
+            return f"add an offset along {axis} to the layout to select the thread that stores, for example layout=... + 0 @ {axis}"
     return "use a layout whose axes distinguish the threads"
 
 
@@ -208,7 +208,7 @@ def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLa
 
 
 def digits_of(threads: list[Pair], layout: TileLayout, axes: list[Axis]) -> tuple[Digit, ...] | Decline:
-    """Return one digit of a thread's index per iter along a thread axis. Return Decline if iters of an axis overlap."""
+    """Return a :class:`Digit` per iter along the thread axes. Return Decline if iters of an axis overlap."""
     if any(it.axis == m for it in layout.replica):
         return Decline(f"the register layout must not have replicas along the register axis m, got {layout}")
     entries: list[tuple[Iter, Int, bool, tuple[Int, ...]]] = [

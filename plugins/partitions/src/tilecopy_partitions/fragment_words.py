@@ -7,7 +7,7 @@ from tilecopy_core.plugin import Buffer, PtxBuilder, Register
 
 
 def local_words(ptx: PtxBuilder, buffer: Buffer, start_elem: int, bits: int) -> list[Register] | None:
-    """Return the registers with ``bits`` bits from element ``start_elem`` on. Return None for parts of registers."""
+    """Return the registers of ``bits`` bits from element ``start_elem`` on. Return None if one is used only in part."""
     words = ptx.fragment(buffer)
     first, word = start_elem * buffer.dtype.bits, words[0].bits
     if first % word or bits % word:

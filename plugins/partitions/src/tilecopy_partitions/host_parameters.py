@@ -81,7 +81,7 @@ class TensorMap:
             raise PtxError(f"{what}: the dtype must be one of {', '.join(_WITH_NAN)} for fill nan, got {dtype}")
         if not 1 <= rank <= 5 or len(self.strides_bytes) != rank - 1 or len(self.box) != rank:
             raise PtxError(
-                f"{what}: sizes and box must have 1 to 5 values each and strides_bytes one value fewer, got sizes {short_repr(self.sizes)}, "
+                f"{what}: sizes, strides_bytes and box must have n, n - 1 and n values with n from 1 to 5, got sizes {short_repr(self.sizes)}, "
                 f"strides_bytes {short_repr(self.strides_bytes)} and box {short_repr(self.box)}"
             )
         if self.element_strides and len(self.element_strides) != rank:

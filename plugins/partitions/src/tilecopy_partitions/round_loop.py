@@ -230,7 +230,7 @@ class AddressBase:
 
 
 class SideAddresses:
-    """Addresses that one thread accesses in one operand of a partition. ``whole`` is passed to :class:`AddressBase`."""
+    """Addresses that one thread accesses in one operand. For ``whole``, see :class:`AddressBase`."""
 
     def __init__(
         self, ptx: PtxBuilder, side: Side, partition: VectorPartition, thread: Int, *, whole: bool = False

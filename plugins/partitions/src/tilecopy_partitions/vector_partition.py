@@ -85,7 +85,7 @@ class Guard:
         return f"{self.region.buffer.name} dimension {self.dim} ({which})"
 
     def why_split(self, vec: int) -> str | None:
-        """Return why a vector of ``vec`` elements may be only partly in bounds. Return None if it cannot be."""
+        """Return why a vector of ``vec`` elements may straddle the array's edge. Return None if no vector can."""
         iters = self.coordinates.shard
         tail = iters[-1] if iters else Iter(1, 0)
         if vec == 1 or (structural_equal(tail.stride, 0) and tail.extent % vec == 0):
@@ -93,7 +93,7 @@ class Guard:
         what = f"{self.region.buffer.name}, dimension {self.dim}"
         step = vec * tail.stride
         if tail.extent % vec or any(it.stride % step for it in iters[:-1]):
-            return f"{what}: the {vec} elements of a vector must be adjacent along this dimension"
+            return f"{what}: the {vec} elements of a vector must be adjacent in this dimension, got {self.coordinates}"
         wanted: list[tuple[str, Int]] = [("start", self.start)] if self.ends[0] else []
         if self.ends[1]:
             wanted += [("size", self.size)] if self.ends[0] else [("size minus start", sub(self.size, self.start))]
@@ -167,7 +167,7 @@ def slice_layout(operand: str, region: Region) -> TileLayout | Decline:
     if layout.axes != (m,):
         named = ", ".join(axis.name for axis in layout.axes if axis != m)
         return Decline(
-            f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
+            f"{operand} {buffer.name} in {buffer.space} memory must have a layout over the memory axis m only, got axis {named}"
         )
     return layout
 
@@ -202,7 +202,7 @@ def by_descending_stride(pairs: Sequence[Pair], *, broadcasts_first: bool = Fals
 
 
 def orders_of(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return the orders of iters to try. If there are broadcasts, one order has them last and one has them first."""
+    """Return the iter orders to try. If there are broadcasts, one order has them last and another has them first."""
     last = by_descending_stride(pairs)
     if not any(pair[0].extent > 1 and structural_equal(pair[0].stride, 0) for pair in pairs):
         return [last]
@@ -255,7 +255,7 @@ class Run:
 def widest(
     runs: Sequence[Run], widths_bits: Sequence[int], also: Callable[[int], str | None]
 ) -> tuple[int, tuple[str, ...]] | Decline:
-    """Return the largest vector width in bits and the reasons against larger ones. Return Decline if none fits.
+    """Return the largest width in bits that fits and the reason against each larger width. Return Decline if none fits.
 
     ``widths_bits`` has the widest first. ``also`` returns another reason against a vector of some elements, or None.
     """

@@ -39,5 +39,5 @@ def tilecopy_partition(request: CopyRequest) -> VectorPartition | Decline:
 
 @hookimpl
 def tilecopy_emit(request: CopyRequest, partition: VectorPartition, ptx: PtxBuilder) -> None:
-    """Emit one ``cp.async`` per round, or a load and a store for 1- or 2-byte vectors. The last round is checked."""
+    """Emit one ``cp.async`` per round, or a load and a store for 1- or 2-byte vectors, with bounds checks if needed."""
     emit_with_edges(ptx, partition, request.scope, lambda part: emit_cp_async(ptx, request, part))

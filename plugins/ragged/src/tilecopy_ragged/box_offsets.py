@@ -30,10 +30,10 @@ def place_of(buffer: Buffer, coordinates: Sequence[Int]) -> Int:
 
 
 def why_not_memory(operand: str, buffer: Buffer) -> str | None:
-    """Return an error message for a layout with strides along axes other than memory. Return None for other layouts."""
+    """Return an error message for a layout over other axes than the memory axis m. Return None for other layouts."""
     named = ", ".join(axis.name for axis in buffer.layout.axes if axis != m)
     if named:
-        return f"{operand} {buffer.name} in {buffer.space} memory must have strides along memory only, got strides along {named}"
+        return f"{operand} {buffer.name} in {buffer.space} memory must have a layout over the memory axis m only, got axis {named}"
     return None
 
 

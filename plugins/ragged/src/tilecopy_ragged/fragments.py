@@ -60,12 +60,12 @@ class FragmentElements:
     def summary(self) -> str:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         return (
-            f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads, only "
-            f"those inside {self.fragment} are copied"
+            f"{len(self.elements)} single elements ({self.vec_bits} bits) in each of {self.threads} threads; only "
+            f"the elements in {self.fragment} are copied"
         )
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` pairs. A register is ``(thread, element)``, memory an offset, fill None."""
+        """Return ``(destination, source)`` pairs: register ``(thread, element)``, memory offset, or None for a fill."""
         fragment, other, tid = self.fragment, self.other, request.scope.tid
         store, fills = request.src.buffer.space == "local", request.fill is not None
         owns, first = owning_threads(request, self.digits, store=store), np.zeros(self.threads, np.int64)

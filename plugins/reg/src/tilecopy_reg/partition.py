@@ -96,11 +96,11 @@ class FragmentPartition:
         return sum([digit.value(tid) * digit.step for digit in self.digits])
 
     def along(self, number: int, tid: Int) -> Int:
-        """Return the part of a coordinate in bounds check ``number`` that depends on the thread's index."""
+        """Return the part of a coordinate that depends on the thread. ``number`` is the index of the bounds check."""
         return sum([digit.value(tid) * digit.along[number] for digit in self.digits if digit.along])
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` pairs. A register is ``(thread, element)``, memory an offset, fill None."""
+        """Return ``(destination, source)`` pairs: register ``(thread, element)``, memory offset, or None for a fill."""
         tid, store, moves = request.scope.tid, request.src.buffer.space == "local", list[tuple[Any, Any]]()
         owns = owning_threads(request, self.digits, store=store)
         shape, swizzle, buffer = (self.outer, self.vec), self.swizzle, self.other.buffer
@@ -156,7 +156,7 @@ def fragment_inside(request: CopyRequest) -> str | None:
     if dims and request.src is fragment and request.fill is not None:
         return (
             f"{fragment} must be in bounds in dimension {dims[0]} of the register operand, because no thread fills elements out of bounds: "
-            'pass outside="keep" or use the variant ragged'
+            "use the variant ragged to fill them"
         )
     return None
 

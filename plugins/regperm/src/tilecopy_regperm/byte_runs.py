@@ -54,7 +54,7 @@ def word_bytes(buffer: Buffer) -> int:
 
 
 def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
-    """Return the runs of contiguous bytes that the given elements occupy in a thread's registers, in order."""
+    """Return the runs of contiguous bytes that elements occupy in a thread's registers, in ascending byte order."""
     size, width = dst.dtype.bytes, word_bytes(dst)
     taken = {elem * size + byte for elem in elements for byte in range(size)}
     fields: list[Field] = []
@@ -71,7 +71,7 @@ def fields_of(dst: Buffer, elements: Collection[int]) -> tuple[Field, ...]:
 
 
 def holders(region: Region) -> tuple[Digit, ...] | Decline:
-    """Return the digits of a thread's index that decide whether the thread holds elements of a fragment's box."""
+    """Return the parts of a thread's index that decide whether the thread holds elements of a fragment's box."""
     layout = region.sliced_layout()
     assert layout is not None
     replica = [it for it in layout.replica if it.axis != m]

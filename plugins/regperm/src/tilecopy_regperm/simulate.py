@@ -24,18 +24,18 @@ _LANES = np.arange(WARP_THREADS)
 
 
 def own_bytes(number: int, width: int = WORD_BYTES) -> Array:
-    """Return the bytes of word ``number`` in each lane before the copy. Each byte is ``lane * LANE + byte index``."""
+    """Return the bytes of word ``number`` in each lane before the copy. Its value encodes lane and byte index."""
     return _LANES[:, None] * LANE + number * width + np.arange(width)
 
 
 def registers_of(network: Network) -> set[int]:
-    """Return the indices of the source registers that a network reads."""
+    """Return the indices of the source registers that a network of ``prmt`` steps reads."""
     values = [*network.values, *(value for step in network.steps for value in (step.low, step.high))]
     return {value.number for value in values if not value.from_step}
 
 
 def follow_network(network: Network, sources: Mapping[int, Array]) -> list[Array]:
-    """Return the words that a network computes."""
+    """Return the words that a network of ``prmt`` steps computes in each lane."""
     step_words: list[Array] = []
     for step in network.steps:
         low, high = (step_words[v.number] if v.from_step else sources[v.number] for v in (step.low, step.high))
@@ -50,7 +50,7 @@ def permute_bytes(low: Array, high: Array, selectors: Sequence[int]) -> Array:
 
 
 def simulate_gather(form: Gather) -> list[Array]:
-    """Return the words that a gather computes."""
+    """Return the destination words of each lane after the fetches and merges of a gather."""
     words = []
     for word in form.words:
         fetched = [own_bytes(fetch.word)[list(fetch.lanes)] for fetch in word.fetches]
@@ -62,7 +62,7 @@ def simulate_gather(form: Gather) -> list[Array]:
 
 
 def simulate_butterfly(form: Butterfly) -> list[Array]:
-    """Return the words that a butterfly computes."""
+    """Return the destination words of each lane after the exchanges and permutations of a butterfly."""
     registers = np.stack(
         follow_network(form.before, {number: own_bytes(number) for number in registers_of(form.before)})
     )
@@ -84,7 +84,7 @@ def _simulate_exchange(exchange: Exchange, registers: Array) -> Array:
 def element_moves(
     request: CopyRequest, fields: Sequence[Field], words: Sequence[Array], digits: Sequence[Digit]
 ) -> list[tuple[Any, Any]]:
-    """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``.
+    """Return a ``(destination, source)`` pair per written element, both as ``(thread, register element)``.
 
     ``words`` has the bytes for each field from its low end, in each lane. An element whose bytes come from more than one, or change
     their order, has the source ``(thread, -1)``.

@@ -133,7 +133,7 @@ class AtomPartition:
         return f"{counted}, {row} elements per row, descriptor ldo {d.ldo} sdo {d.sdo} swizzle {d.swizzle}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], int]]:
-        """Return ``(destination, source)`` per element: a tensor memory ``(lane, element)`` and a shared memory offset.
+        """Return ``(destination, source)`` pairs: ``(lane, element)`` in tensor memory, an offset in shared memory.
 
         Where the rows of an atom lie is what the descriptor's fields say (PTX ISA 9.7.16.4.1 and 9.7.16.10.2), in a buffer
         that is aligned as the swizzle needs.
@@ -306,10 +306,10 @@ def _why_no_descriptor(request: CopyRequest, source: TileLayout, strides: tuple[
             (source.swizzle or plain) == needed,
             f"the layout must have the {name} swizzle {needed} for a row stride of {pitch_bytes} bytes, got {source.swizzle}",
         ),
-        (buffer.align_bytes % period == 0, f"align_bytes must be a multiple of {period}, got {buffer.align_bytes}"),
+        (buffer.align_bytes % period == 0, f"the buffer must be aligned to {period} bytes, got {buffer.align_bytes}"),
         (
             is_multiple(buffer.storage_offset * bits, period * 8),
-            f"the storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
+            f"the buffer's storage offset must be a multiple of {period} bytes, got {buffer.storage_offset} elements of {bits} bits",
         ),
         (
             group_bytes % period == 0 and 0 <= group_bytes <= most_bytes,
@@ -373,8 +373,8 @@ def _units(request: CopyRequest, target: TileLayout, columns: list[Pair], per_un
         shared = sum(d * int(memory.stride) for d, (_, memory) in zip(digits, middle, strict=True))
         if column % per_unit or shared % per_unit:
             return (
-                f"each tcgen05.cp must begin at a multiple of {per_unit} elements ({ROW_COLUMNS} columns) of the destination and at a multiple of 16 bytes of the source, got element {column} and "
-                f"byte {shared * bits / 8:g}"
+                f"each tcgen05.cp must begin at a multiple of 16 bytes ({per_unit} elements or {ROW_COLUMNS} columns) in source and destination, got byte "
+                f"{shared * bits / 8:g} of the source and element {column} of the destination"
             )
         units.append((column, shared * bits // 8))
     return units

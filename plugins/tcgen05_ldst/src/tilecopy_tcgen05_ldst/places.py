@@ -149,7 +149,7 @@ def _why_not_stored(request: CopyRequest, thread: Array, row: Array, column: Arr
         )
     written = written_places.shape[1] // len({*unit.tolist()})
     if written < places:
-        return f"the threads that execute the copy must hold all {places} elements and replicas of {tensor}, but hold {written}"
+        return f"the threads that execute the copy must write all {places} elements (replicas included) of {tensor}, but write only {written}"
     return None
 
 

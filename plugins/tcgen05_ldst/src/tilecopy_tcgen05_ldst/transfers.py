@@ -74,10 +74,10 @@ class TransferPartition:
         """Return a description of the partition in one line, for ``plan.explain()``."""
         forms = [f"{transfer.shape}.x{transfer.repeats}" for transfer in self.transfers]
         counted = ", ".join(f"{forms.count(form)} x {form}" for form in dict.fromkeys(forms))
-        return f"{counted}, 16 bits of each column" if self.halves else counted
+        return f"{counted} of the lower 16 bits of each column" if self.halves else counted
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Return ``(destination, source)`` per element. Registers are ``(thread, element)``, and tensor memory is ``(lane, element)``.
+        """Return ``(destination, source)`` pairs: register ``(thread, element)`` and tensor memory ``(lane, element)``.
 
         The PTX ISA shows, for each shape, where each thread's registers are in tensor memory (9.7.16.2.3).
         """

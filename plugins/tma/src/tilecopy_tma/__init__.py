@@ -84,7 +84,7 @@ def mask_of_ctas(request: CopyRequest) -> str | None:
     if cluster == 1 and (lower, upper) != (1, 1):
         return f"the cluster must have at least 2 CTAs for option multicast={mask}, got 1 CTA: use build(cluster=2)"
     if cluster is not None and cluster < MAX_CLUSTER and lower is not None and lower >= 1 << cluster:
-        return f"option multicast must name only the {cluster} CTAs of the cluster, got {mask} with CTA {lower.bit_length() - 1}"
+        return f"option multicast must name only CTAs 0 to {cluster - 1} of the cluster, but {mask} names CTA {lower.bit_length() - 1}"
     return None
 
 

@@ -152,7 +152,7 @@ def _may_be_contiguous(array: Region) -> bool:
 
 
 def strides_of(array: Buffer) -> tuple[Int, ...] | None:
-    """Return an array's element strides. Return None if a dimension has several strides, or for an offset or swizzle.
+    """Return an array's element strides. Return None if it has an offset, a swizzle or several strides in a dimension.
 
     A dimension of extent 1 that the layout does not name continues the next one, as in row-major order.
     """
@@ -278,7 +278,7 @@ def _extent(piece: DimensionPiece, most: int, aligned: int) -> int:
 
 
 def why_too_large(array: Region, axes: list[MapDimension], strides: tuple[Int, ...]) -> str | None:
-    """Return why an extent or stride exceeds a tensor map's limits at every launch. Return None if none does."""
+    """Return the reason if every launch exceeds a tensor map's limit on extents or strides. Return None otherwise."""
     for axis in axes:
         extent, step = array.buffer.shape[axis.dim], strides[axis.dim] * (axis.unit * array.buffer.dtype.bytes)
         least, most = bounds_of(extent)
@@ -347,7 +347,7 @@ def how_declared(value: Int, needed: int) -> str:
 
 
 def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str) -> str:
-    """Return why the rows of a tile do not fit the rows of boxes."""
+    """Return an error message for a tile whose rows do not fit the rows of boxes."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     extent, dim = pieces[0].extent, pieces[0].dim
     row = f"rows of {name} have {extent * size} bytes"
@@ -361,26 +361,26 @@ def why_row(tile: Region, array: Region, pieces: list[DimensionPiece], mode: str
 
 
 def why_apart(tile: Region, array: Region, pieces: list[DimensionPiece], step: DimensionPiece, mode: str) -> str:
-    """Return why the step between boxes in shared memory does not have the alignment that the hardware needs."""
+    """Return an error message for boxes that begin at misaligned addresses in shared memory."""
     name, size, span = tile.buffer.name, array.buffer.dtype.bytes, SPAN_BYTES[mode]
     row_bytes, extent = pieces[0].extent * size, array.extents[step.dim]
     apart = f"boxes must begin at multiples of {SHARED_ALIGN_BYTES} bytes of shared memory, got a step of {step.shared * size} bytes between boxes"
     if span and row_bytes % span:
         return why_row(tile, array, pieces, mode)
     if span and row_bytes > span:
-        return f"{apart} (rows of {name} have {row_bytes} bytes, but rows of a box with the {mode} swizzle have {span}): give {name} rows of {span} bytes"
+        return f"{apart} (rows of {name} have {row_bytes} bytes, but rows of a box with the {mode} swizzle have {span} bytes): give {name} rows of {span} bytes"
     if extent > MOST_BOX:
         return why_divided(array, step.dim, extent, f"but {apart}")
     return f"{apart} ({name} has gaps along dimension {step.dim} of {array}): remove the gaps"
 
 
 def why_divided(array: Region, dim: int, extent: int, consequence: str) -> str:
-    """Return why a dimension longer than ``MOST_BOX`` elements cannot be divided into equal boxes."""
+    """Return an error message for a dimension that has no suitable divisor up to ``MOST_BOX`` elements."""
     divisor = next(count for count in range(MOST_BOX, 0, -1) if extent % count == 0)
     whole = extent // MOST_BOX * MOST_BOX
     return (
-        f"dimension {dim} of {array} has {extent} elements, a box has at most {MOST_BOX}, and the largest divisor of {extent} "
-        f"up to that limit is {divisor}, {consequence}: use two copies, of {whole} and of {extent - whole} elements"
+        f"the {extent} elements of dimension {dim} of {array} divide into equal boxes of at most {divisor} elements (hardware limit "
+        f"{MOST_BOX}), {consequence}: use two copies, of {whole} and of {extent - whole} elements"
     )
 
 

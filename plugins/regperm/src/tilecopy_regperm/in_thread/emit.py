@@ -61,7 +61,7 @@ def words(
 
 
 def write(ptx: PtxBuilder, dst: Buffer, src: Buffer, fields: Sequence[Field], values: Sequence[Register]) -> None:
-    """Write one value to each field of the destination. Source registers that are also written are copied first."""
+    """Write one value to each run of destination bytes. Source registers that are overwritten are copied first."""
     target = ptx.fragment(dst)
     if dst.memory is src.memory:
         written = {target[field.register] for field in fields}

@@ -53,7 +53,7 @@ class Network:
 
 @lru_cache(maxsize=256)
 def network(wanted: tuple[Content, ...]) -> Network:
-    """Return a network that computes words with the requested bytes. Equal requests share one cached network."""
+    """Return ``prmt`` steps that compute words with the requested bytes. Equal requests share one cached result."""
     return _Maker().make(wanted)
 
 
@@ -66,7 +66,7 @@ class _Maker:
         self._known: dict[Content, NetworkWord] = {}
 
     def make(self, wanted: Sequence[Content]) -> Network:
-        """Return the network. Words from one or two registers come first, because words from more reuse them."""
+        """Return the network. Words with bytes of one or two registers come first, because wider words reuse them."""
         for content in wanted:
             if len(_sources(content)) <= 2:
                 self._narrow(content)

@@ -30,7 +30,7 @@ class RegisterPermutation(FragmentPermutation):
         return f"{len(self.network.steps)} prmt, {moves} mov, {inserts} bfi {self.written}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``."""
+        """Return a ``(destination, source)`` pair per written element, both as ``(thread, register element)``."""
         width = word_bytes(self.dst.buffer)
         sources = {number: own_bytes(number, width) for number in registers_of(self.network)}
         return element_moves(request, self.fields, follow_network(self.network, sources), self.digits)

@@ -31,7 +31,7 @@ class LaneSources:
 
 
 def lane_sources(request: CopyRequest) -> LaneSources | Decline:
-    """Return the source lane and source byte of each byte of a warp's registers. Return Decline if warps differ."""
+    """Return the source lane and byte of each byte in a warp's registers. Return Decline if warps differ in them."""
     if request.scope.threads % WARP_THREADS:
         return Decline(
             f"the last warp of scope {request.scope} must have {WARP_THREADS} threads, because all lanes of a warp execute a shuffle, got {request.scope.threads % WARP_THREADS} threads"

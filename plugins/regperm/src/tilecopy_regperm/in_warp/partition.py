@@ -41,7 +41,7 @@ class LanePermutation(FragmentPermutation):
         return f"{kind}: {self.form.summary()} {self.written}"
 
     def moves(self, request: CopyRequest, values: Mapping[Any, int]) -> list[tuple[Any, Any]]:
-        """Return ``(destination, source)`` of every written element, both as ``(thread, register element)``."""
+        """Return a ``(destination, source)`` pair per written element, both as ``(thread, register element)``."""
         words = simulate_butterfly(self.form) if isinstance(self.form, Butterfly) else simulate_gather(self.form)
         if word_bytes(self.dst.buffer) != WORD_BYTES:
             words = [np.concatenate(words[n : n + 2], axis=1) for n in range(0, len(words), 2)]
