@@ -1,4 +1,4 @@
-"""Assemblers from PTX text to machine code that need no GPU: nvJitLink (a library) and ptxas (a program)."""
+"""Assemblers that translate PTX text to machine code without a GPU: the library nvJitLink and the program ptxas."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def _log(nvjitlink: Any, handle: int, kind: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------- ptxas
 
-_REMEDY = f"remove the file, or put the CUDA toolkit's ptxas before it on the PATH ({_INSTALL['ptxas']} installs ptxas)"
+_REMEDY = f"remove this file from the PATH, and install ptxas: {_INSTALL['ptxas']}"
 
 
 def _ptxas_path() -> str:

@@ -1,4 +1,4 @@
-"""A lock that delays ``os.fork`` while a thread of this process is in a call into a compiler's library."""
+"""A lock that delays ``os.fork`` while a thread of this process executes code of a compiler's library."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _stand_in(option: Option) -> Any:
 
 
 def declare(kernel: KernelBuilder, region: Region) -> Region:
-    """Declare a buffer in a kernel, like the buffer of a region. Return the same region of the new buffer."""
+    """Declare a kernel's buffer with the properties of a region's buffer. Return the same region of the new buffer."""
     buffer, layout = region.buffer, cast("TileLayout", region.buffer.layout)
     if buffer.space == "global":
         if len(layout.shard) != len(buffer.shape):
@@ -257,7 +257,7 @@ class Harness:
             self.synchronize()
 
     def expect_bytes(self) -> None:
-        """Write an ``arrive_expect_tx`` by one thread, for all bytes that arrive at this CTA in one iteration."""
+        """Write an ``arrive_expect_tx`` of one thread for all bytes that arrive at this CTA in one iteration."""
         by_one = nullcontext() if self.copy.issued_by_one else self.kernel.if_(self.kernel.thread_id() == 0)
         with by_one, self._receiving():
             self.barrier.arrive_expect_tx(self.copy.nbytes)

@@ -24,7 +24,7 @@ _AXES = {"warp": "laneid", "warpgroup": "tid_in_wg", "cta": "tx"}
 
 def _of_instructions(start: str, chosen: str, other: Variant, needs: str) -> Note:
     """Return a note that begins with ``start`` and says what the variant ``other`` needs, and how to choose one of the two."""
-    how = f"copies by {other.name} complete with {other.completion!r}; to keep {chosen}, pass variant={chosen!r}"
+    how = f"copies with variant {other.name} complete with {other.completion!r}; to keep {chosen}, pass variant={chosen!r}"
     return Note("instructions", f"{start}; {needs}; {how}", other.name)
 
 
@@ -47,7 +47,7 @@ def _of_registers(count: int, request: CopyRequest) -> Note:
         remedy += "" if rest else f", such as layout=TileLayout(S[({threads}, {per_thread}) : (1 @ {_AXES[kind]}, 1)])"
     return Note(
         "registers",
-        f"fragment {buffer.name} must have at most {request.most_registers} registers per thread, got {count:,}. The rest spills to "
+        f"fragment {buffer.name} needs {count:,} registers per thread; at most {request.most_registers} fit, and the rest spill to "
         f"local memory: {remedy}",
     )
 

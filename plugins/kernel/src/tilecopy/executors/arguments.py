@@ -426,7 +426,7 @@ def host_spans(kernel: BuiltKernel, binding: Binding) -> list[HostSpan]:
 
 @frozen(eq=False)
 class HostArray:
-    """The memory of an argument that is an array in host memory.
+    """The host memory of an array that is passed as an argument.
 
     Attributes:
         name: the name of its parameter.

@@ -75,7 +75,7 @@ def framework_of(kind: type) -> str:
 
 
 def current_stream(framework: str, device: int) -> CurrentStream | None:
-    """Return a function that reads the current stream, or None unless ``framework`` is torch or CuPy and imported."""
+    """Return a function that reads the current stream of torch or CuPy. Return None for any other framework."""
     module: Any = sys.modules.get(framework)
     if module is None:
         return None

@@ -42,7 +42,7 @@ _NUMBERS = mapping_of(INT)
 
 @frozen
 class SharedAllocation:
-    """A frozen record of the offset and size of one shared buffer, for executors that check bounds."""
+    """A frozen record of a shared buffer's offset and size. Executors that check bounds use it."""
 
     name: str
     offset_bytes: int
@@ -51,7 +51,7 @@ class SharedAllocation:
 
 @frozen
 class IndexAssertion:
-    """A frozen record of the bounds of an index that is loaded from memory, for executors that check these bounds.
+    """A frozen record of the range of an index that is loaded from memory. Executors that check the range use it.
 
     Attributes:
         line: the line (from 1) of the PTX after which the register has the value.
@@ -145,11 +145,11 @@ class BuiltKernel:
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
-        """The parameters that are arrays, in order."""
+        """The parameters that are arrays, in the order of :attr:`parameters`."""
         return tuple(parameter for parameter in self.parameters if isinstance(parameter, ArrayParameter))
 
     def explain(self) -> str:
-        """Return the explanation (``Plan.explain()``) of each copy, in order, and notes on the kernel.
+        """Return the ``Plan.explain()`` text of each copy, in the order of the copies, and then notes on the kernel.
 
         The notes name likely mistakes in its PTX. If an assembler is installed, they also say if registers spill.
         """

@@ -1,4 +1,4 @@
-"""The copies of a kernel, as methods of each scope."""
+"""Methods of a kernel's scopes that record copies, such as ``k.cta.copy``."""
 
 from __future__ import annotations
 

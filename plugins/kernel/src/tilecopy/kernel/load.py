@@ -171,7 +171,7 @@ def _check_fit(record: schema.LaunchRecord, parameters: Sequence[Parameter]) -> 
                 )
     for symbol in record.symbols:
         if symbol.parameter and symbol.name not in names:
-            raise ValueError(f"the symbol {symbol.name} must be one of the parameters, got {', '.join(names)}")
+            raise ValueError(f"the symbol {symbol.name} must be one of the parameters {', '.join(names)}")
     if any(number >= len(record.locations) for number in record.statements):
         raise ValueError(f"statement numbers must be below {len(record.locations)}, got {max(record.statements)}")
 

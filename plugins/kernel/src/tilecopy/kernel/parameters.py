@@ -145,7 +145,7 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, argument: Any, binding: Binding) -> None:
-        """Store the argument in ``binding``. Raise LaunchError if its type is wrong. Computed parameters get None."""
+        """Store ``argument`` in ``binding``. Raise LaunchError if its type is wrong. Computed parameters get None."""
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most have nothing to compare
         """Raise LaunchError if the value in ``binding`` does not fit the parameter's declaration."""
@@ -298,7 +298,7 @@ _DEFAULT_UPPER = {"int32": _B32[1], "uint32": _B32[1], "int64": 2**62}
 
 @frozen
 class NumberParameter(Parameter):
-    """A multiple of ``multiple_of`` from ``lower`` to ``upper``. Its PTX type is ``b32`` or ``b64``."""
+    """An integer from ``lower`` to ``upper``, a multiple of ``multiple_of``. Its PTX type is ``b32`` or ``b64``."""
 
     type: str
     multiple_of: int
@@ -595,7 +595,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter for a recipe. Raise RequestError if it uses an array or scalar that is not passed here."""
+    """Return the parameter for a recipe. Raise RequestError if it uses an array or scalar not given here."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter

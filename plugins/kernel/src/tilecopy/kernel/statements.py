@@ -72,7 +72,7 @@ class Lowering:
     indices: list[tuple[Register, Index]] = attrs.field(factory=list)
 
     def run(self, body: Sequence[LocatedStatement]) -> None:
-        """Lower statements in order. An error message gets the source line of the statement."""
+        """Lower statements in order. An error message names the source line of its statement."""
         outer = self.ptx.statement
         for placed in body:
             self.ptx.statement = len(self.locations)
@@ -91,7 +91,7 @@ class Lowering:
 
 @frozen(eq=False)
 class CopyStatement:
-    """A statement for a tile copy. ``around`` has the facts that the enclosing conditions and loops give."""
+    """A statement for a tile copy. ``around`` may have facts that follow from the enclosing conditions and loops."""
 
     op: str
     dst: Region
@@ -167,7 +167,7 @@ class Load:
 
 @frozen(eq=False)
 class Index:
-    """A statement that converts a run-time value to a symbolic integer, clamped to its range if ``clamp``."""
+    """A statement that converts a run-time value to a symbolic integer, clamped to its range if ``clamp`` is True."""
 
     symbol: Symbol
     value: Value
@@ -267,7 +267,7 @@ class If:
 
 @frozen(eq=False)
 class Action:
-    """A statement that a function of the builder lowers, such as a barrier."""
+    """A statement whose PTX the function ``write`` writes, for example a barrier."""
 
     name: str
     write: Callable[[PtxBuilder], None]
