@@ -39,7 +39,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         ),
         (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent must be a plain integer, got 4.5"),
         (lambda: TileLayout(4), tc.LayoutError, "TileLayout: spec must be S[...] (+ R[...] + offset), got 4"),
-        (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "coordinate 4 is out of bounds for extent 4"),
+        (lambda: TileLayout(S[4, 4]).apply(4, 0), tc.LayoutError, "index 4 is out of bounds for extent 4"),
         (
             lambda: TileLayout(S[4, 4]).permute([0, 0]),
             tc.LayoutError,

@@ -95,7 +95,7 @@ def test_it_sees_request_verdicts_reasons_choice_and_times() -> None:
         "no": ("declined", "not mine"),
         "late": ("declined", "too odd"),
         "taken": ("chosen", ""),
-        "other": ("accepted", "the variant accepts, but its priority 10 is lower than taken's 20"),
+        "other": ("accepted", "the variant accepts the copy, but its priority 10 is lower than taken's 20"),
     }
     assert all(answer.predicate_seconds > 0 for answer in dispatch.answers.values())
     assert [name for name, answer in dispatch.answers.items() if answer.partition_seconds] == ["late", "taken"]

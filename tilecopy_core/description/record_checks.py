@@ -19,12 +19,12 @@ def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
 
 
 def why_other_op(op: str, request: CopyRequest) -> str:
-    """Return the message that a variant lowers another op than the request's."""
-    return f"the variant lowers {op}, but the request is a {request.op}"
+    """Return the message for a variant whose op differs from the request's op."""
+    return f"the variant lowers only {op}, but the op of the request is {request.op}"
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:
-    """Return a dict from each :attr:`Variant.threads` rule to a message if the threads break the rule, else None."""
+    """Return a dict from each :attr:`Variant.threads` rule to None, or to a message if the threads break the rule."""
     all_active = request.active.why_not_all(request.scope) or why_not_shared(request)
     return {"all": all_active, "one": _why_not_one(request), "any": None}
 
@@ -59,7 +59,7 @@ def options_missing(variant: Variant, request: CopyRequest) -> tuple[str | None,
 
 
 def why_not_asked(variant: Variant, request: CopyRequest) -> str | None:
-    """Return a message if a variant's record excludes a request, else None. No hook is called."""
+    """Return a message if a variant's record excludes a request, else None. The hooks are not called."""
     why = of_another_kind(variant, request) or not_as_declared(variant, request, why_not_threads(request))
     return why or options_missing(variant, request)[0]
 

@@ -103,7 +103,7 @@ def _default_steps(variant: Variant) -> tuple[str, ...]:
 
 @frozen
 class Accept:
-    """The answer of a variant that can copy. ``priority``, if given, replaces the priority in the variant's record.
+    """The answer of a variant that can copy. A ``priority`` replaces the priority in the variant's record.
 
     A lower priority leaves the copy to another variant that does it equally well. Raises PluginError if the priority is not an integer.
     """
@@ -156,9 +156,9 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            typed = f"the default must have one of the types {short_repr(self.types)}"
-            rule = "the default must be None, because the option is required" if self.required else typed
-            raise PluginError(f"Option {self.name}: {rule}, got {short_repr(self.default)}")
+            typed = f"the default must have one of the types {short_repr(self.types)}, got {short_repr(self.default)}"
+            none = f"the default must be None, because the option is required, got {short_repr(self.default)}"
+            raise PluginError(f"Option {self.name}: {none if self.required else typed}")
 
     def fits(self, value: object) -> bool:
         """Return True if a value has one of the option's types. An integer must also fit in 64 bits."""
@@ -190,7 +190,7 @@ class Variant:
             for newer ones too.
     """
 
-    name: str = _field("the name of the entry point")
+    name: str = _field("a string such as 'tma', the name of the entry point")
     op: str = _field(f"one of {', '.join(OPS)}")
     priority: int = _field("a 64-bit integer", ANY_INTEGER.fits)
     summary: str = _field("one line that says what the variant does")
@@ -227,7 +227,7 @@ class Variant:
         names = sorted([*RESERVED, *[option.name for option in self.options]])
         if twice := [name for name in names if names.count(name) > 1]:
             raise PluginError(
-                f"Variant {self.name!r}: option names must differ from each other and from the copy's parameters, got {twice[0]!r}"
+                f"Variant {self.name!r}: an option must not have the name of another option or of a parameter of the copy, got {twice[0]!r}"
             )
 
     def why_unusable(self) -> str | None:
@@ -383,7 +383,7 @@ class CopyRequest:
 
     @property
     def most_registers(self) -> int:
-        """The maximum number of 32-bit registers per thread: 255, or less if the SM's 65,536 registers are too few."""
+        """The most 32-bit registers per thread: 255, or the thread's share of the SM's 65,536 registers if less."""
         threads = self.active.cta_threads or min(self.scope.threads, MAX_CTA_THREADS)
         return min(MOST_REGISTERS, SM_REGISTERS // (threads * self.min_ctas_per_sm))
 
@@ -394,7 +394,7 @@ class CopyRequest:
 
     @property
     def fill(self) -> tuple[int, ...] | None:
-        """The 32-bit words that fill elements out of bounds, repeated as needed. None without a fill value."""
+        """The 32-bit words that fill elements out of bounds, repeated as needed. None if the copy has no fill value."""
         return self.outside.words if self.outside is not None and self.outside.kind == "fill" else None
 
     @property

@@ -177,7 +177,7 @@ class ActiveThreads:
             return None
         lanes_whole = all(len(set(group[i : i + 32])) == 1 for group in partial for i in range(0, len(group), 32))
         axis = warps if lanes_whole else "laneid"
-        active = f"{int(partial[0].sum())} of the {len(partial[0])} threads of the {scope.kind}"
+        active = f"{int(partial[0].sum())} of the {scope.kind}'s {len(partial[0])} threads"
         return f"every thread must be active, but an enclosing condition leaves only {active} active (the condition differs along {axis})"
 
     def count(self) -> int | None:

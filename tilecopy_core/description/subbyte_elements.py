@@ -1,4 +1,4 @@
-"""Functions that rewrite a copy of sub-byte elements as a copy of bytes. Some variants only address whole bytes."""
+"""Functions that rewrite a copy of sub-byte elements as a copy of bytes. Some variants can address only whole bytes."""
 
 from __future__ import annotations
 

@@ -419,7 +419,8 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
             others.append(Outcome(name, "set aside", plugin.reason))
         elif demanded and plugin.name not in demanded and plugin.variant.op == request.op:
             names = short_repr(demanded if len(demanded) > 1 else demanded[0])
-            others.append(Outcome(plugin.name, "not asked", f"not asked, because variant={names} does not name it"))
+            unasked = f"the variant was not asked, because variant={names} does not name it"
+            others.append(Outcome(plugin.name, "not asked", unasked))
         elif why := of_another_kind(plugin.variant, request):
             kind: OutcomeKind = "declined" if request.spaces in plugin.variant.spaces else "other memory"
             others.append(Outcome(plugin.name, kind if plugin.variant.op == request.op else "other op", why))
@@ -483,10 +484,10 @@ def _outranked_outcome(
 ) -> Outcome:
     kind: OutcomeKind = "outranked"
     if demanded:
-        why = f"the variant accepts, but {chosen.name} comes first in variant={short_repr(demanded)}"
+        why = f"the variant accepts the copy, but {chosen.name} comes first in variant={short_repr(demanded)}"
     elif ours.value == theirs.value:
-        kind, why = "tied", f"the variant accepts, but {chosen.name} also has {theirs} and comes first by name"
+        kind, why = "tied", f"the variant accepts the copy, but {chosen.name} also has {theirs} and comes first by name"
     else:
         after = f"{ours.value}{f' ({ours.origin})' * bool(ours.origin)}"
-        why = f"the variant accepts, but its {theirs} is lower than {chosen.name}'s {after}"
+        why = f"the variant accepts the copy, but its {theirs} is lower than {chosen.name}'s {after}"
     return Outcome(other.name, kind, why, priority=theirs.value, priority_origin=theirs.origin)

@@ -51,7 +51,7 @@ _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs"
 
 
 def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
-    """Return the outcomes of variants that lower other kinds of copies or were not asked, grouped by reason."""
+    """Return a dict from reasons to the outcomes of variants that lower other copies or were not asked."""
     others = ", ".join(other_op for other_op in OPS if other_op != op)
     outcomes_by_kind: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -84,7 +84,7 @@ def no_variant(
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
-            lines.append(f"{name}: not installed, but it may lower this copy: {other.install}")
+            lines.append(f"{name}: the variant may lower this copy, but it is not installed: {other.install}")
     lines.insert(1, f"{who}: {request}")
     if not first_party and (unknown_names or not demanded):
         lines.append(_missing_metadata() or KNOWN)
@@ -100,7 +100,7 @@ def _missing_metadata() -> str:
     if ("tilecopy" in sys.modules or getattr(sys, "frozen", False)) and not distributions(declaring=KNOWN_GROUP):
         return (
             "no variant was found: the folders tilecopy*.dist-info (package metadata) must be on sys.path; "
-            "bundle them into the program (see docs/packages.md, Frozen programs)"
+            'bundle them into the program (see "Frozen programs" in docs/packages.md)'
         )
     return ""
 

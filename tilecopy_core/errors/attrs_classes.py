@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # with a type checker's support for attrs
 else:
 
     def frozen(cls: type | None = None, **options: Any) -> Any:
-        """Return a frozen attrs class in half of the time that :func:`attrs.frozen` needs.
+        """Return a frozen attrs class. This takes half of the time that :func:`attrs.frozen` takes.
 
         attrs compiles ``__eq__``, ``__hash__`` and ``__repr__`` for each class, which takes half of the time to create a class. Here
         they are functions that loop over the fields. If a class defines one of them or caches its hash, attrs is used.

@@ -23,7 +23,7 @@ class RunTime:
     has: ClassVar[str]
 
     def _refuse(self, other: Any = None, *_: Any) -> Any:
-        raise RequestError(f"'{self!r}' and {short_repr(other)}: {self.has}; other operators are not supported")
+        raise RequestError(f"this operator on '{self!r}' and {short_repr(other)} is not supported: {self.has}")
 
     _refused: Any = _refuse  # a class may define any of them
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused

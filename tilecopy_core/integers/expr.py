@@ -210,7 +210,7 @@ class Expr(RunTime):
 
 
 def is_int_like(value: object) -> bool:
-    """Return whether a value is an int or an Expr, and not a bool."""
+    """Return whether a value is an int or an Expr. A bool does not count as an int."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
 
 
@@ -443,7 +443,7 @@ def structural_equal(left: Any, right: Any) -> bool:
 
 
 def bounds_of(value: Int) -> Bounds:
-    """Return the lower and the upper bound of an integer. A bound that cannot be derived is None."""
+    """Return the lower bound and the upper bound of an integer. A bound that cannot be derived is None."""
     return value.bounds if isinstance(value, Expr) else (value, value)
 
 
@@ -519,7 +519,7 @@ def evaluate(value: Int, env: Mapping[Symbol, Any]) -> Any:
 
 
 def substitute(value: Int, replacements: Mapping[Symbol, Any]) -> Int:
-    """Return an integer expression in which symbols are replaced by other integers. The result is simplified."""
+    """Return an integer expression after replacing symbols by other integers. The result is simplified."""
     symbols = symbols_of(value)
     if symbols.isdisjoint(replacements):
         return value

@@ -27,8 +27,8 @@ class Iter:
         extent, stride, axis = self.extent, self.stride, self.axis
         if type(extent) is not int or extent < 1 or not is_int_like(stride) or type(axis) is not Axis:
             raise LayoutError(
-                "Iter: extent must be an int of at least 1, stride an integer and axis an Axis such as m; "
-                f"got extent {short_repr(extent)}, stride {short_repr(stride)} and axis {short_repr(axis)}"
+                "Iter: (extent, stride, axis) must be (an int of at least 1, an integer, an Axis such as m), "
+                f"got ({short_repr(extent)}, {short_repr(stride)}, {short_repr(axis)})"
             )
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ Offset = tuple[tuple[Axis, "Int"], ...]
 
 
 def add_offsets(left: Offset, right: Offset) -> Offset:
-    """Return the sum of two offsets, axis by axis."""
+    """Add two offsets axis by axis and return the sum."""
     right = tuple([pair for pair in right if isinstance(pair[1], Expr) or pair[1]])
     if not right:
         return left
@@ -53,7 +53,7 @@ def add_offsets(left: Offset, right: Offset) -> Offset:
 
 
 def fuse(iters: Iters) -> tuple[Iter, ...]:
-    """Return the iters without those of extent 1, and with contiguous neighbours fused."""
+    """Return the iters after removing those of extent 1 and fusing contiguous neighbours."""
     return tuple([it for (it,) in fuse_pairs([(it,) for it in iters])])
 
 
@@ -62,7 +62,7 @@ Pair = tuple[Iter, ...]
 
 
 def fuse_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs of iters without those of extent 1, and with contiguous neighbouring pairs fused."""
+    """Return the pairs of iters after removing those of extent 1 and fusing contiguous neighbours."""
     fused: list[Pair] = []
     for pair in pairs:
         if pair[0].extent == 1:
@@ -95,7 +95,7 @@ def box(
 
 
 def surely_leaves(start: Int, extent: int, size: Int) -> bool:
-    """Return whether ``[start, start + extent)`` is proved to reach outside ``[0, size)``."""
+    """Return whether ``[start, start + extent)`` is proved to exceed ``[0, size)``."""
     lower, upper = bounds_of(start)
     if not isinstance(size, Expr):
         return (lower is not None and lower + extent > size) or (upper is not None and upper < 0)
@@ -134,7 +134,7 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
 
 
 def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]) -> tuple[Int, int] | None:
-    """Return a box's first flat index and its size in elements. Return None if the flat indices are not contiguous."""
+    """Return a box's first flat index and number of elements. Return None if the flat indices are not contiguous."""
     first = next((dim for dim, extent in enumerate(extents) if extent > 1), len(shape) - 1)
     if any(extents[dim] != shape[dim] or not structural_equal(starts[dim], 0) for dim in range(first + 1, len(shape))):
         return None
@@ -145,7 +145,7 @@ def flat_run(shape: Sequence[int], starts: Sequence[Int], extents: Sequence[int]
 
 
 def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | None:
-    """Return the iters of ``[start, start + extent)`` and the offset of ``start``. Return None if no iters exist."""
+    """Return the iters and the offset of ``[start, start + extent)``. Return None if no iters describe this range."""
     if not iters:
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
@@ -172,7 +172,7 @@ def _pieces(iters: Iters, start: int, extent: int, inner: int) -> tuple[list[Ite
     size = gcd(start, extent, inner)
 
     def step(at: int) -> Offset | None:
-        """Return the offset from the piece before index ``at`` to the next piece, or None if their layouts differ."""
+        """Return the offset between the pieces before and after index ``at``, or None if the pieces' layouts differ."""
         before, after = cut(iters, at - size, size), cut(iters, at, size)
         if before is None or after is None or fuse(before[0]) != fuse(after[0]):
             return None

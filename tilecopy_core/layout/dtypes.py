@@ -35,7 +35,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """The width in bytes, rounded up: an element of 4 bits has 1 byte."""
+        """The width in bytes, at least 1: a 4-bit element counts as 1 byte."""
         return max(1, self.bits // 8)
 
     def numpy(self) -> np.dtype[Any]:

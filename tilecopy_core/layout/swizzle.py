@@ -62,7 +62,7 @@ class Swizzle:
         is_array = isinstance(address, (np.ndarray, np.integer)) and address.dtype.kind in "iu"
         if not is_array and not is_int_like(address):
             raise LayoutError(
-                f"an address must be a plain or symbolic integer or an array of integers, got {short_repr(address)}"
+                f"an address must be an integer, a symbolic integer or an array of integers, got {short_repr(address)}"
             )
         if self.swizzle_len == 0:
             return address
@@ -83,7 +83,7 @@ def swizzle(mode: str, dtype: Any) -> Swizzle:
     bits = dtype_of(dtype).bits
     if 128 % bits:
         raise LayoutError(
-            f"the width of an element must divide 128 bits for a {mode} swizzle, got {bits} bits of {dtype}"
+            f"the width of an element must divide 128 bits for a {mode} swizzle, got {bits} bits for {dtype}"
         )
     return Swizzle((128 // bits).bit_length() - 1, MODES[mode], 3)
 

@@ -86,7 +86,7 @@ class TileLayout:
             raise LayoutError(f"an offset must be an integer or `integer @ axis`, got {short_repr(other)}")
         if (self.shard and other.shard) or other.swizzle is not None or self.swizzle is not None:
             raise LayoutError(
-                f"a sum of layouts must have one S[...] and no swizzle (apply the swizzle to the sum), got {self} and {other}"
+                f"a sum of layouts must have one S[...] and no swizzle, got {self} and {other}: apply a swizzle to the sum"
             )
         return TileLayout.of(self.shard or other.shard, self.replica + other.replica, self._offset + other._offset)
 
@@ -119,7 +119,7 @@ class TileLayout:
 
     @property
     def offset(self) -> dict[str, Int]:
-        """The nonzero offsets by axis name."""
+        """A dict from axis names to the nonzero offsets."""
         return {axis.name: value for axis, value in self._offset if isinstance(value, Expr) or value}
 
     def offset_on(self, axis: Axis) -> Int:
@@ -172,9 +172,9 @@ class TileLayout:
         flat: Int = 0
         for index, extent in zip(coordinate, shape, strict=True):
             if not is_int_like(index := plain(index)):
-                raise LayoutError(f"a coordinate must be an integer, got {short_repr(index)}")
+                raise LayoutError(f"an index of a coordinate must be an integer, got {short_repr(index)}")
             if surely_leaves(index, 1, extent):
-                raise LayoutError(f"coordinate {short_repr(index)} is out of bounds for extent {extent}")
+                raise LayoutError(f"index {short_repr(index)} is out of bounds for extent {extent}")
             flat = flat * extent + index
         return self._apply_swizzle({axis.name: self.along(axis, flat) for axis in self.axes})
 
@@ -214,7 +214,7 @@ class TileLayout:
         return reach
 
     def canonicalize(self) -> TileLayout:
-        """Return the layout in canonical form: without iters of extent 1, and with contiguous neighbours fused."""
+        """Return the layout in canonical form: iters of extent 1 are removed, and contiguous neighbours are fused."""
         replica = tuple(it for it in self.replica if it.extent > 1)
         return TileLayout.of(fuse(self.shard), replica, self._offset, self.swizzle)
 
@@ -293,7 +293,7 @@ class TileLayout:
         return self.with_iters([self.shard[dim] for dim in checked_order(order, len(self.shard), f"permute of {self}")])
 
     def reorder(self, shape: tuple[int, ...], order: Sequence[int]) -> TileLayout:
-        """Return the layout with reordered dimensions of ``shape``. Raises LayoutError if an iter spans two of them."""
+        """Reorder the dimensions of ``shape`` and return the layout. Raises LayoutError if an iter spans dimensions."""
         owned = self.by_dimension(shape)
         return self.with_iters([it for dim in order for it in owned[dim]])
 

@@ -31,7 +31,7 @@ def symbolic(extents: Sequence[Int]) -> bool:
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:
-    """Check extents and return a tuple. Each must be at least 1. Global memory also permits 0 and symbolic extents."""
+    """Check extents and return them as a tuple. Only extents in global memory may be 0 or symbolic."""
     values = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     least = 0 if space == "global" else 1
     if not symbolic(values):
@@ -263,7 +263,7 @@ class Buffer:
                 if dtype.bits != bits and (symbolic(extents) or prod(extents) != layout.size):
                     extents = rescale_layout(self.layout, self.shape, bits, dtype.bits)[1]
             if symbolic(extents):
-                raise LayoutError(f"a view with layout= must have a shape of plain integers, got {extents}: add shape=")
+                raise LayoutError(f"a view with layout= must have a plain-integer shape, got {extents}: pass shape=")
             layout.check_admits(extents, "the new layout")
             check_begins_inside(layout, "the new layout")
         return attrs.evolve(self, shape=extents, dtype=dtype, layout=layout, storage_offset=start)
@@ -367,7 +367,7 @@ class Region:
         return self._layout or None
 
     def exceeds(self, dim: int) -> tuple[bool, bool]:
-        """Return two bools: the box may exceed the dimension's low end, and the box may exceed its high end."""
+        """Return whether the box may exceed the dimension's low end, and whether it may exceed the high end."""
         room, _ = bounds_of(self.room(dim))
         low, _ = bounds_of(self.starts[dim])
         begins, ends = self.inside[dim] if self.inside else (False, False)
@@ -381,9 +381,7 @@ class Region:
         """Raise :class:`LayoutError` if a part of the box is proved to be out of bounds."""
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
-                below = (
-                    ", and a negative start does not count from the end" if isinstance(start, int) and start < 0 else ""
-                )
+                below = "; a negative start does not count from the end" if isinstance(start, int) and start < 0 else ""
                 raise LayoutError(
                     f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; "
                     'to copy an edge tile, pass outside="zero", a number or "keep"'

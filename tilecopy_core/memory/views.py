@@ -21,7 +21,7 @@ ELEMENT_AXES = (m, TCol)
 def rescale_layout(
     layout: AnyLayout, shape: tuple[Any, ...], old_bits: int, new_bits: int
 ) -> tuple[AnyLayout, tuple[Any, ...]]:
-    """Return the layout and the shape of a view of the same memory whose elements have another width.
+    """Return the layout of a view with another element width, and the shape of the view.
 
     The last contiguous dimension gets more or fewer elements; the others do not change. Raises LayoutError if no
     dimension is contiguous, or if a stride, extent, offset or swizzle chunk is not a multiple of a new element.
@@ -62,7 +62,7 @@ def _contiguous_dimension(owned: list[list[Iter]], *, may_be_new: bool = False) 
         elif may_be_new:
             return dim
     raise LayoutError(
-        "a view with another element width needs a contiguous dimension (stride 1), but no dimension is contiguous"
+        f"a view with another element width needs a contiguous dimension (stride 1), got strides {short_repr([[it.stride for it in iters] for iters in owned])}"
     )
 
 
@@ -79,7 +79,7 @@ class _Scale:
             return value
         if not is_multiple(value, self.fewer):
             raise LayoutError(
-                f"{what} must be proved to be a multiple of {self.fewer} (old elements per new element), got {value}"
+                f"{what} must be proved to be a multiple of {self.fewer}, the number of old elements per new element, got {value}"
             )
         return mul(value, self.more) // self.fewer
 
@@ -105,14 +105,16 @@ def reshape_layout(layout: AnyLayout, shape: tuple[Int, ...], wanted: tuple[Int,
             raise LayoutError(f"the new shape must have plain integers like the old shape {shape}, got {wanted}")
         if prod(wanted) != layout.size:
             raise LayoutError(
-                f"the new shape {wanted} must have {layout.size} elements, as many as the layout, got {prod(wanted)}; add layout="
+                f"the new shape {wanted} must have {layout.size} elements, as many as the layout, got {prod(wanted)}: pass the view's layout as layout="
             )
         return layout
     if not structural_equal(layout.strides, row_major(shape)):
-        raise LayoutError(f"the layout must be row-major for a view with another shape, got {layout}: add layout=")
+        raise LayoutError(
+            f"the layout must be row-major for a view with another shape, got {layout}: pass the view's layout as layout="
+        )
     if not structural_equal(prod(wanted), prod(shape)):
         raise LayoutError(
-            f"the new shape {wanted} must have as many elements as {shape}, but this is not proved; add layout="
+            f"the new shape {wanted} must have as many elements as {shape}, but the symbolic sizes do not prove it: pass the view's layout as layout="
         )
     return StridedLayout(wanted, row_major(wanted))
 

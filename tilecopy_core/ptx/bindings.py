@@ -61,7 +61,7 @@ class Bindings:
     _fragments: dict[Memory, list[Register]] = attrs.field(factory=dict, init=False)
 
     def pointer(self, emitter: Emitter, buffer: Buffer) -> Register:
-        """Return the register that holds a global buffer's 64-bit address. The kernel parameter is converted once."""
+        """Return the register of a global buffer's 64-bit address. The parameter's address is converted once."""
         root, place = emitter.blocks[0], Written(f"[param_{buffer.name}]")
         loaded = pure_once(emitter, root, ("param", buffer.memory), "ld.param.u64", "b64", place)
         return pure_once(emitter, root, ("pointer", buffer.memory), "cvta.to.global.u64", "b64", loaded)

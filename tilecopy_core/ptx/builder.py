@@ -86,14 +86,14 @@ class PtxBuilder(IndexEmitter):
             self.instr(f"mov.b{register.bits}", register, sum(word << 32 * n for n, word in enumerate(taken)))
 
     def constant(self, words: int | tuple[int, ...], bits: int) -> list[Register]:
-        """Return 32-bit registers that hold a ``bits``-bit value of repeated words. Equal words share a register."""
+        """Repeat words to ``bits`` bits and return 32-bit registers that hold them. Equal words share a register."""
         repeated = islice(cycle((words,) if isinstance(words, int) else words), self._check_width(bits))
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
         if bits not in _WIDTHS:
             raise PtxError(
-                f"the width of an access must be {', '.join(map(str, _WIDTHS))} bits, got {short_repr(bits)}"
+                f"the width of an access must be one of {', '.join(map(str, _WIDTHS))} bits, got {short_repr(bits)}"
             )
         return _WIDTHS[bits]
 
@@ -106,7 +106,7 @@ class PtxBuilder(IndexEmitter):
             )
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(
-                f"{name} of 256 bits needs global memory and sm_100 or newer, got {address.space} memory and {self.target}"
+                f"{name} of 256 bits must be in global memory on sm_100 or newer, got {address.space} memory on {self.target}"
             )
         if address.align_bytes % (bits // 8):
             raise PtxError(

@@ -146,7 +146,7 @@ class IndexEmitter(Emitter):
         return self.pure(block, "selp.b32", "b32", least, other, chosen)
 
     def exact(self, value: Int) -> Int:
-        """Return an integer that is compared in 64 bits. Raises PtxError if the integer may not fit in 64 bits."""
+        """Return an integer unchanged. Raises PtxError if the integer may not fit in 64 bits."""
         if _may_pass_64_bits(value) and _may_pass_64_bits(substitute(value, self.tighter)):
             lower, upper = bounds_of(value)
             raise PtxError(

@@ -77,7 +77,7 @@ class Number:
 
 @frozen
 class Place:
-    """A frozen record of the rule for an operand that is an address. ``align_bytes`` 0 means the size of the access."""
+    """A frozen record of the rule for an address operand. An ``align_bytes`` of 0 means the size of the access."""
 
     what: str
     spaces: tuple[str, ...]
@@ -126,7 +126,7 @@ class Role:
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Parse the table's notation of an operand's role, such as ``r``, ``[w:shared]`` or ``(w)``.
+        """Parse an operand's role from the instruction table: ``r`` is read, ``[w:shared]`` writes to shared memory.
 
         The ``nbytes`` of an address are 1 where the opcode says how many.
         """

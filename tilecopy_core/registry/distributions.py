@@ -222,7 +222,7 @@ def version_order(version: str) -> tuple[Any, ...]:
 
 
 def release(version: str, count: int | None = None) -> tuple[int, ...]:
-    """Return a version's release numbers, at most ``count``, without trailing zeros: 0.2.0 and 0.2 give ``(0, 2)``."""
+    """Return at most ``count`` release numbers of a version, without trailing zeros: ``(0, 2)`` for 0.2 or 0.2.0."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     numbers = [int(part) for part in match[1].split(".")[:count]] if match else []
     while numbers and numbers[-1] == 0:

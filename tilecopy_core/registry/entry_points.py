@@ -97,8 +97,8 @@ def installed_sources(group: str) -> list[Source]:
             points = [point for point in package.entry_points if _is_version_of(family, point.group)]
         except Exception as error:
             if family in text_of(package.metadata, "entry_points.txt"):
-                why = f"cannot be read ({short_error(error)}); reinstall it"
-                load = partial(_unreadable, f"the entry points of {package.name} {package.version} {why}")
+                why = f"the entry points of {package.name} {package.version} cannot be read ({short_error(error)}); reinstall it"
+                load = partial(_unreadable, why)
                 sources[package.name, package.name] = Source(package.name, package.name, package.version, load)
         for point in sorted(points, key=lambda point: point.group == group):  # the best is last
             twins = [other.value for other in points if (other.group, other.name) == (point.group, point.name)]
@@ -223,12 +223,12 @@ def short_error(error: BaseException) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        text = "(its message cannot be shown)"
+        text = "(the exception's message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def fault_of(error: BaseException) -> str:
-    """Return the message of a PluginError, or any other exception as :func:`short_error` does."""
+    """Return the message of a PluginError. For any other exception, return :func:`short_error` of it."""
     return " ".join(str(error).split()) if isinstance(error, PluginError) else short_error(error)
 
 

@@ -93,7 +93,7 @@ def manager_of(
     report_seconds: Callable[[Plugin, str, float], None],
     report_fault: Callable[[WrapperCall], None],
 ) -> pluggy.PluginManager:
-    """Return a pluggy manager that calls the hooks of a variant or of the core's dispatch, inside ``wrappers``.
+    """Return a pluggy manager that calls a plugin's hooks. The hooks of ``wrappers`` run around these calls.
 
     ``wrappers`` has the outermost first. ``report_seconds`` gets the CPU time of each call, and ``report_fault`` each
     call of a wrapper that broke the rules for wrappers.
@@ -208,7 +208,7 @@ class WrapperCall:
             return came
         if self.hook in ("tilecopy_predicate", "tilecopy_partition") and not wrapper.observes:
             if isinstance(gave, Decline):
-                return Decline(f"{gave.reason} (declined by the wrapper {wrapper.name} ({wrapper.source.owner}))")
+                return Decline(f"{gave.reason} (declined by the hook wrapper {wrapper.name} of {wrapper.source.owner})")
             if isinstance(gave, Accept if self.hook == "tilecopy_predicate" else type(came)):
                 return gave
         self.fault = f"returned {short_repr(gave)} instead of the hook's result {short_repr(came)}"

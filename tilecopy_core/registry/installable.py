@@ -1,4 +1,4 @@
-"""Tables of variants that can be installed, from other packages. Error messages and listings use the tables."""
+"""Tables in which packages list the variants that can be installed. Error messages and listings use the tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KnownVariant:
 
 
 def known_variants() -> Mapping[str, KnownVariant]:
-    """Return a dict from names to variants, from all installed tables. A table that fails to load causes a warning."""
+    """Return a dict from names to the variants of all installed tables. A table that fails to load causes a warning."""
     return _found_on(tuple(map(str, sys.path)))
 
 

@@ -60,7 +60,7 @@ def _within(values: Mapping[str, Priority]) -> Iterator[None]:
 
 
 def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
-    """Convert a mapping of variant names to integers into priorities. Raises RequestError for any other value."""
+    """Convert a mapping from names to integers into a dict of priorities. Raises RequestError for any other value."""
     if not isinstance(values, Mapping):
         raise RequestError(
             f"{origin} must be a mapping from variant names to integers such as {{'tma': 40}}, got {short_repr(values)}"
@@ -69,7 +69,7 @@ def checked_priorities(values: Any, origin: str) -> dict[str, Priority]:
     for name, value in values.items():
         number = integer(value)
         if not isinstance(name, str) or not name.strip():
-            raise RequestError(f"{origin}: a variant must be a name such as 'tma', got {short_repr(name)}")
+            raise RequestError(f"{origin}: a key must be a variant name such as 'tma', got {short_repr(name)}")
         if number is None or number.bit_length() > 63:
             raise RequestError(f"{origin}: the priority of {name!r} must be a 64-bit integer, got {short_repr(value)}")
         checked[name] = Priority(number, origin)

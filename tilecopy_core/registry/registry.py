@@ -45,7 +45,7 @@ _VARIABLES = ("TILECOPY_DISABLE", "TILECOPY_ONLY", "TILECOPY_STRICT", VARIABLE)
 
 @frozen(eq=False)
 class Table:
-    """A frozen record of all plugins and each plugin's status, for one set of environment variables.
+    """A frozen record of all plugins and each plugin's status, for given values of the environment variables.
 
     ``wrappers`` are the plugins that wrap a hook, by hook, the outermost first. ``managers`` call the hooks of a plugin and are
     made at the first call. ``sifted`` caches which records fit requests of one kind. ``ignorable`` has op and name of the options

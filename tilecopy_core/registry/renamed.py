@@ -34,6 +34,6 @@ RENAMED: Mapping[str, str] = MappingProxyType(
 
 
 def needed_change(*names: str) -> str:
-    """Return a phrase for a message that says which names of tilecopy-core 0.2 replace names of 0.1."""
+    """Return a phrase that names the replacements in tilecopy-core 0.2 for ``names`` of 0.1."""
     changes = ", ".join(f"{name} is now {RENAMED[name]}" for name in names)
-    return f"needs tilecopy-core 0.2: {changes} (docs/from_0_1_to_0_2.md)"
+    return f"needs tilecopy-core 0.2: {changes} (see docs/from_0_1_to_0_2.md)"

@@ -1,3 +1,3 @@
-"""The version of this package."""
+"""The version of tilecopy-core."""
 
 __version__ = "0.2.0"

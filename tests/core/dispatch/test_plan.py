@@ -31,7 +31,7 @@ def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone
     chosen = plan(installed)
     assert chosen.variant == "z"
     assert list(chosen.declined) == ["no", "a", "b"]
-    assert chosen.declined["no"] == "not mine" and "accepts, but its priority 10" in chosen.declined["a"]
+    assert chosen.declined["no"] == "not mine" and "accepts the copy, but its priority 10" in chosen.declined["a"]
     assert plugins["z"].calls == ["predicate", "partition"]
     assert all(plugins[name].calls == ["predicate"] for name in ("a", "b", "no"))
     k = tc.KernelBuilder("k", threads=32)
@@ -203,13 +203,15 @@ def test_a_variant_may_have_another_priority_for_one_copy() -> None:
     later = variant("later", priority=30, verdict=tc.Accept(priority=5))
     chosen = plan(registry(source("later", later), source("a", variant("a"))))
     assert chosen.variant == "a"
-    assert chosen.declined["later"] == "the variant accepts, but its priority 5 is lower than a's 10"
+    assert chosen.declined["later"] == "the variant accepts the copy, but its priority 5 is lower than a's 10"
     assert later.calls == ["predicate"]
     alone = plan(registry(source("later", later)))
     assert (alone.variant, alone.priority) == ("later", 5)
     tied = plan(registry(source("later", later), source("first", variant("first", priority=5))))
     assert tied.variant == "first"
-    assert tied.declined["later"] == "the variant accepts, but first also has priority 5 and comes first by name"
+    assert (
+        tied.declined["later"] == "the variant accepts the copy, but first also has priority 5 and comes first by name"
+    )
     with pytest.raises(tc.PluginError, match=mentions("priority", "high")):
         tc.Accept(priority="high")  # type: ignore[arg-type]
 
@@ -217,8 +219,8 @@ def test_a_variant_may_have_another_priority_for_one_copy() -> None:
 def test_a_tie_is_explained() -> None:
     chosen = plan(registry(source("b", variant("b")), source("a", variant("a")), source("c", variant("c", priority=1))))
     assert chosen.variant == "a"
-    assert chosen.declined["b"] == "the variant accepts, but a also has priority 10 and comes first by name"
-    assert chosen.declined["c"] == "the variant accepts, but its priority 1 is lower than a's 10"
+    assert chosen.declined["b"] == "the variant accepts the copy, but a also has priority 10 and comes first by name"
+    assert chosen.declined["c"] == "the variant accepts the copy, but its priority 1 is lower than a's 10"
     said = "chosen: a (priority 10). Also possible: b (priority 10, later by name), c (priority 1). Package: "
     assert said in chosen.explain()
     assert (

@@ -330,7 +330,7 @@ def test_worked_values_of_the_design() -> None:
         (lambda: TileLayout(4), ("S",)),
         (lambda: TileLayout(S[4] + S[4]), ("S",)),
         (lambda: TileLayout(S[4, 4]).apply(4, 0), (4,)),
-        (lambda: TileLayout(S[4, 4]).apply(-1, 0), ("coordinate", 4)),
+        (lambda: TileLayout(S[4, 4]).apply(-1, 0), ("index", 4)),
         (lambda: TileLayout(S[4, 4]).apply(0, tc.symbol("i", lower=-4, upper=-1)), (4,)),
         (lambda: TileLayout(S[4, 4]).apply(1, 2, 3), (3,)),
         (lambda: StridedLayout((tc.symbol("n"), 8), (8, 1)).apply(1), (1, "n")),

@@ -150,7 +150,7 @@ def test_what_declines_leaves_the_copy_to_the_next_of_them() -> None:
         plan(declining, variant=("second", "first"))
     text = str(caught.value)
     assert text.index("not the second") < text.index("not the first")
-    assert caught.value.declined["fourth"].startswith("not asked")
+    assert caught.value.declined["fourth"].startswith("the variant was not asked")
 
 
 def test_a_first_party_variant_of_the_order_that_is_absent_is_passed_over() -> None:
