@@ -78,8 +78,8 @@ class LocalMemory:
             owner = machine.launch.local_owner
             bad = (owner[offsets] < 0) | (owner[offsets] != owner[offsets + access.bytes - 1])
             bad |= (offsets >= self.bottom) & (offsets + access.bytes > self.top[machine.index(lanes)])
-        end = f"must be in bounds of one variable; local memory has {self.size} bytes"
-        say = lambda at: f"an access of {access.bytes} bytes at {self.where(int(offsets[at]))} {end}"  # noqa: E731
+        what = f"an access of {access.bytes} bytes must be in one variable (local memory has {self.size} bytes)"
+        say = lambda at: f"{what}, got {self.where(int(offsets[at]))}"  # noqa: E731
         machine.hazard_where(bad, "bounds", say, lanes)
         return offsets[:, None] + np.arange(access.bytes)
 

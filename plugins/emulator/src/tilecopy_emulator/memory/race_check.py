@@ -321,8 +321,8 @@ def _what_orders(machine: Registers, mine: int, other: int, *, scope: bool) -> s
     if near:
         return "__syncthreads() (bar.sync) between the two accesses"
     if clustered:
-        return "a barrier of the cluster (barrier.cluster) between the two accesses"
-    return "release a flag after the first access and acquire it before the second, both with scope .gpu; or call grid.sync() between them; or use two launches"
+        return "a cluster barrier (barrier.cluster) between the two accesses"
+    return "call grid.sync() between the two accesses, release a flag after the first and acquire it before the second with scope .gpu, or use two launches"
 
 
 def raise_in_flight(

@@ -264,7 +264,7 @@ class TensorMaps:
             who = machine.launch.name_of(int(actor_of(stamps[np.argmax(missing)])))
             machine.hazard(
                 "proxy", f"the tensor map in {array.where(offset, MAP_BYTES)} is read by the tensormap proxy after {who} wrote it: "
-                "the writer's fence.proxy.tensormap::generic.release, or an .acquire of these bytes in this CTA, is missing",
+                "the writer must execute fence.proxy.tensormap::generic.release, and this CTA must execute .acquire for these bytes",
                 one, threads=(who,),
             )  # fmt: skip
 
