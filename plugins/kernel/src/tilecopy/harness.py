@@ -178,7 +178,7 @@ class HarnessMemory:
 
 
 class Harness:
-    """A kernel under construction around one copy.
+    """A kernel that is being recorded around one copy.
 
     A subclass sets ``memories``, ``regions`` and ``mbarrier``.
 

@@ -351,7 +351,7 @@ class ScalarParameter(NumberParameter):
         return cls(name, "b32" if high <= _B32[1] else "b64", divisor, low, high)
 
     def read(self, argument: Any, binding: Binding) -> None:
-        """Store a Python integer or a zero-dimensional integer of a framework. A bool or float is an error."""
+        """Store a Python integer or a framework's zero-dimensional integer array. A bool or float is an error."""
         where = f"kernel {binding.kernel}, scalar {self.name}"
         remedy = "; build the kernel with wider lower= or upper= to allow it"
         self.take(_integer(argument, where, LaunchError), binding, where, remedy=remedy)
@@ -595,7 +595,7 @@ class TensorMapParameter(ComputedParameter):
 def computed_parameter(
     recipe: Recipe, name: str, arrays: Collection[str], scalars: Collection[Symbol]
 ) -> ComputedParameter:
-    """Return the parameter for a recipe. Raise RequestError if it uses an array or scalar not given here."""
+    """Return the parameter for a recipe. Raise RequestError if it uses an array or scalar that is not given."""
     with LOCK:
         from tilecopy_partitions import HostBytes, TensorMap
     parameter: ComputedParameter

@@ -267,7 +267,7 @@ class If:
 
 @frozen(eq=False)
 class Action:
-    """A statement whose PTX the function ``write`` writes, for example a barrier."""
+    """A statement, for example a barrier, whose PTX is written by the function ``write``."""
 
     name: str
     write: Callable[[PtxBuilder], None]
