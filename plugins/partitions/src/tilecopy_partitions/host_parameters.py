@@ -73,7 +73,7 @@ class TensorMap:
         for name, most in (("box", 256), ("element_strides", 8)):
             if not all(1 <= value <= most for value in getattr(self, name)):
                 raise PtxError(
-                    f"{what}: {name} must be integers from 1 to {most}, got {short_repr(getattr(self, name))}"
+                    f"{what}: {name} must have integers from 1 to {most}, got {short_repr(getattr(self, name))}"
                 )
         if dtype.bits not in (8, 16, 32, 64):
             raise PtxError(f"{what}: elements must have 1, 2, 4 or 8 bytes, got {dtype}")

@@ -228,8 +228,8 @@ def _tiles(
     if fits:
         return f"the box must begin at lane 0, got lane {offset}; {fits[0].name} always writes {len(lanes) * len(fits[0].copies)} lanes, starting at lane 0"
     return (
-        "the box must have 128 lanes, 4 lanes with a step of 32, 32 lanes with R[4 : 32 @ TLane], 64 lanes with R[2 : 64 @ TLane], or "
-        f"64 lanes in two halves with R[2 : 32 @ TLane] for tcgen05.cp, got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} ..."
+        "the lanes of the box must fit tcgen05.cp (128 lanes, 4 with a step of 32, 32 with R[4 : 32 @ TLane], 64 with R[2 : 64 @ TLane], or "
+        f"64 in two halves with R[2 : 32 @ TLane]), got {len(lanes)} lanes: {', '.join(map(str, lanes[:3]))} ..."
     )
 
 
@@ -331,7 +331,7 @@ def _joined_units(
         return f"{request.dst}: each row of {shape.name} must have two 16-byte units at one common distance in the source, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
-        return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in one row of the {name} swizzle"
+        return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in one row of the {name} swizzle, got a distance of {distance} bytes{' across two rows' * crossing}"
     return (LDO if index else distance // UNIT_BYTES), units[::2]
 
 
