@@ -158,12 +158,12 @@ TWO = {
     "same entry point and opcode": (
         "[tilecopy.{group}]\nacme = acme_module\n",
         "other",
-        "two entry points of tilecopy.instructions.v1 have 'acme'",
+        "two entry points of tilecopy.instructions.v1 have the opcode prefix 'acme'",
     ),
     "same opcode": (
         "[tilecopy.{group}]\nother = acme_module\n",
         "other",
-        "two entry points of tilecopy.instructions.v1 have 'acme'",
+        "two entry points of tilecopy.instructions.v1 have the opcode prefix 'acme'",
     ),
 }
 

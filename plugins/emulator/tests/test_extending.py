@@ -137,8 +137,8 @@ def test_an_asynchronous_copy_of_a_package_completes_on_its_mbarrier(tmp_path):
 @pytest.mark.parametrize(
     ("packages", "part"),
     [
-        ([("bad", ["bad = bad_instructions"], "raise RuntimeError('no')")], "instructions of entry point 'bad'"),
-        ([("bad", ["bad = bad_instructions"], "x = 1")], "instructions of entry point 'bad'"),
+        ([("bad", ["bad = bad_instructions"], "raise RuntimeError('no')")], "ignored entry points: 'bad'"),
+        ([("bad", ["bad = bad_instructions"], "x = 1")], "ignored entry points: 'bad'"),
         ([("one", ["one = one_instructions"], "INSTRUCTIONS = {'acme': print}"), ("two", ["two = two_instructions"], "INSTRUCTIONS = {'acme': print}")],
          "two entry points of"),
     ],

@@ -21,7 +21,7 @@ __all__ = ["FORMS", "Form", "Mode", "UndefinedResultError", "find_forms"]
 
 
 def find_forms(opcode: tuple[str, ...], table: Mapping[str, Sequence[Form]] = FORMS) -> list[tuple[Form, Mode]]:
-    """Return the forms in ``table`` that match an opcode, each with a :class:`Mode`. Only their operands differ."""
+    """Return the forms in ``table`` that match an opcode, each with a :class:`Mode`. They differ only in operands."""
     return list(_known(opcode) if table is FORMS else _matches(opcode, table.get(opcode[0], ())))
 
 

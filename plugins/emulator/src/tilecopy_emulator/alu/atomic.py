@@ -1,4 +1,4 @@
-"""Functions that compute the value that an atomic operation stores. Values and operands are passed as bits.
+"""Functions that compute the value that an atomic operation stores. Values and operands are passed as bit patterns.
 
 The families are those of ptxas 13.0 for sm_90: ``atom`` and ``red`` (the latter without ``exch`` and ``cas``), also of vectors,
 ``cp.reduce.async.bulk``, and ``red.async``.
@@ -106,7 +106,7 @@ _SCANS = {"add": np.add, "min": np.minimum, "max": np.maximum,
 
 
 def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
-    """Return ``(ufunc, dtype, identity)`` if the operation is an associative operation on integers, else None."""
+    """Return ``(ufunc, dtype, identity)`` for an associative operation on integers. Return None for others."""
     if name not in _SCANS or type not in ("u32", "s32", "u64", "s64", "b32", "b64"):
         return None
     kind = "i" if type[0] == "s" and name in ("min", "max") else "u"
@@ -117,7 +117,7 @@ def scan_of(name: str, type: str) -> tuple[np.ufunc, Any, int] | None:
 
 
 def atomic_operation(name: str, type: str, *, noftz: bool = False, family: str = "atom") -> Compute | None:
-    """Return the function that computes an atomic operation if :data:`FAMILIES` lists it for ``family``, else None."""
+    """Return the function that computes an atomic operation. Return None if ``FAMILIES[family]`` lacks it."""
     for atomic in FAMILIES[family]:
         if atomic.name == name:
             mode = atomic.match((type,), ("noftz",) if noftz else ())

@@ -19,7 +19,7 @@ _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": op
 
 
 def comparison(mode: Mode) -> Compute:
-    """Return the function that compares two arrays of bits, as the instruction's modifiers and type require.
+    """Return a function that compares two arrays of bit patterns, as the instruction's modifiers and type require.
 
     With a NaN, floating-point comparisons are false (``ne``, too), and the forms that end in ``u`` are true. ``num`` is
     true if both operands are numbers, ``nan`` if one is a NaN.

@@ -63,7 +63,7 @@ def _float_to_integer(mode: Mode) -> Compute:
 
 
 def exact_integers(raw: Any, type: str) -> Any:
-    """Convert integers to float64. Integers that need more than 53 bits are rounded to odd."""
+    """Convert integers to float64. An integer that needs more than 53 bits is rounded to odd (see :func:`odd`)."""
     values = view(raw, type)
     if int(type[1:]) <= 32:
         return values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Arithmetic of float64 in every rounding direction.
+"""Float64 arithmetic in every rounding mode.
 
 To nearest, NumPy's operations are those of IEEE 754. The other directions adjust that result by one unit in the last
 place, by the sign of the rounding error. The error is computed exactly (Dekker, Knuth) if the exponents permit, else
@@ -20,7 +20,7 @@ _SAFE_LOW, _SAFE_HIGH = -400, 400
 
 
 def add(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a + b``, rounded in ``direction``."""
+    """Return ``a + b`` in rounding mode ``direction``."""
     if direction == "rn":
         return a + b
     total, rest = two_sum(a, b)
@@ -32,7 +32,7 @@ def add(a: Any, b: Any, direction: str) -> Any:
 
 
 def multiply(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a * b``, rounded in ``direction``."""
+    """Return ``a * b`` in rounding mode ``direction``."""
     product, rest, unsafe = _two_product(a, b)
     if direction == "rn":
         return product
@@ -40,7 +40,7 @@ def multiply(a: Any, b: Any, direction: str) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
-    """Return ``a * b + c``, rounded once in ``direction``."""
+    """Return ``a * b + c``, rounded once, in rounding mode ``direction``."""
     product, low, unsafe = _two_product(a, b)
     unsafe = unsafe | ((c != 0) & _outside(c))
     small, rest = two_sum(c, low)
@@ -60,7 +60,7 @@ def fma(a: Any, b: Any, c: Any, direction: str) -> Any:
 
 
 def divide(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a / b``, rounded in ``direction``."""
+    """Return ``a / b`` in rounding mode ``direction``."""
     quotient = a / b
     if direction == "rn":
         return quotient
@@ -72,7 +72,7 @@ def divide(a: Any, b: Any, direction: str) -> Any:
 
 
 def square_root(a: Any, direction: str) -> Any:
-    """Return the square root of ``a``, rounded in ``direction``."""
+    """Return the square root of ``a`` in rounding mode ``direction``."""
     root = np.sqrt(a)
     if direction == "rn":
         return root
@@ -82,7 +82,7 @@ def square_root(a: Any, direction: str) -> Any:
 
 
 def inverse_root(a: Any) -> Any:
-    """Return ``1 / sqrt(a)``, rounded to nearest."""
+    """Return ``1 / sqrt(a)``, rounded to the nearest float64."""
     small, exponent = np.frexp(a)
     odd_exponent = exponent & 1
     inside = np.isfinite(a) & (a > 0)

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic in every rounding direction, in f16, bf16, f32 and f64, scalar and packed.
+"""Scalar and packed floating-point arithmetic in f16, bf16, f32 and f64, in every rounding mode.
 
 Formats up to 32 bits are computed in float64 with rounding to odd, so that there is only one further rounding
 (:mod:`.formats`). Quotients and roots need no rounding to odd, because float64 distinguishes every quotient or root of
@@ -58,7 +58,7 @@ _SINGLE: dict[str, Operation] = {
 
 
 def finish(raw: Any, format: Format, mode: Mode) -> Any:
-    """Return the bits of a result after ``.sat`` and ``.relu``, if the instruction has these modifiers."""
+    """Return a result's bit pattern with ``.sat`` and ``.relu`` applied, if the instruction has these modifiers."""
     if not mode.modifiers & {"sat", "relu"}:
         return raw
     sign = raw >> format.dtype.type(format.bits - 1) != 0
@@ -100,7 +100,7 @@ def _fused_to_nearest(a: Any, b: Any, c: Any) -> Any | None:
 
 
 def propagate_nan(result: Any, sources: Sequence[Any]) -> Any:
-    """Return f64 results as bits. Where sources are NaNs, the result is the last NaN source with the quiet bit set.
+    """Return the bit patterns of f64 results. If sources are NaNs, the result is the last NaN source as a quiet NaN.
 
     This is how DADD, DMUL and DFMA behave. The operands of DADD are the first and the third of DFMA, and those of DMUL the
     first and the second; in both, the second operand wins. With all three of DFMA, the
@@ -163,7 +163,7 @@ def _fma_oob(mode: Mode) -> Compute:
 
 
 def mixed_precision(name: str) -> Callable[[Mode], Compute]:
-    """Return a function that builds ``add.f32.f16`` or similar. The 16-bit operands are converted to f32."""
+    """Return a function that builds a mixed-precision operation with f32 arithmetic, for example ``add.f32.f16``."""
 
     def build(mode: Mode) -> Compute:
         narrow = FORMATS[mode.type]
@@ -178,7 +178,7 @@ def mixed_precision(name: str) -> Callable[[Mode], Compute]:
 
 
 def approximation(function: Callable[..., Any]) -> Callable[[Mode], Compute]:
-    """Return a function that builds an approximation. Results are computed in float64 and rounded to nearest.
+    """Return a function that builds an operation such as ``ex2.approx``. It computes in float64 and rounds to nearest.
 
     16-bit results are truncated from f32. An H200 agrees in all bits of 16-bit ``ex2``; its ``tanh`` is less precise.
     """
@@ -262,7 +262,7 @@ def extreme(largest: bool) -> Callable[[Mode], Compute]:
         signed = np.dtype(f"i{format.bits // 8}")
 
         def order(raw: Any) -> Any:
-            """Convert floating-point bits to integers that compare in the same order."""
+            """Convert floating-point bit patterns to integers that compare in the same order as the values."""
             return np.where(raw & sign != 0, (~raw ^ sign).view(signed), raw.view(signed))
 
         def pair(a: Any, b: Any) -> Any:

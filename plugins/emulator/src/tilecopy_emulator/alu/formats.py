@@ -1,4 +1,4 @@
-"""Floating-point formats, and correct rounding to each format in every direction.
+"""Floating-point formats, and correct rounding to each format in every rounding mode.
 
 All values of the formats up to 32 bits are float64 values, and so are their products. A sum of two such values is
 kept as a float64 *rounded to odd* (:func:`odd`): the last bit shows whether the sum is inexact. Rounding that
@@ -33,7 +33,7 @@ class Format:
 
     @property
     def dtype(self) -> Any:
-        """The unsigned NumPy integer type that holds the bits of one value."""
+        """The unsigned NumPy integer type that holds the bit pattern of one value."""
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @property
@@ -67,12 +67,12 @@ _ROUND: dict[str, Callable[[Any], Any]] = {
 
 
 def round_integral(values: Any, direction: str) -> Any:
-    """Round float64 values to whole numbers. ``direction`` is ``rn``, ``rz``, ``rm``, ``rp`` or ``rna``."""
+    """Round float64 values to whole numbers. The rounding mode is ``rn``, ``rz``, ``rm``, ``rp`` or ``rna``."""
     return _ROUND[direction](values)
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the float64 sum ``a + b``, and the exact rounding error of the sum."""
+    """Return ``a + b`` rounded to float64, and the exact rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -87,7 +87,7 @@ def odd(total: Any, left_out: Any) -> Any:
 
 
 def odd_sum(a: Any, b: Any, direction: str) -> Any:
-    """Return ``a + b`` rounded to odd. The sign of a zero sum depends on the rounding direction."""
+    """Return ``a + b`` rounded to odd. The sign of a zero sum depends on the rounding mode ``direction``."""
     total, left_out = two_sum(a, b)
     if direction == "rm":
         total = np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)
@@ -95,7 +95,7 @@ def odd_sum(a: Any, b: Any, direction: str) -> Any:
 
 
 def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, chance: Any = None) -> Any:
-    """Round float64 values to a format. Return float64 values. An overflow is rounded as IEEE 754 requires.
+    """Return float64 values rounded to a format. Overflow gives infinity or the largest value, as in IEEE 754.
 
     With ``chance``, fractions of a unit in the last place, these are added to the magnitudes before truncation (``.rs``).
 
@@ -117,7 +117,7 @@ def quantize(values: Any, format: Format, direction: str, *, ftz: bool = False, 
 
 
 def decode(raw: Any, format: Format) -> Any:
-    """Return the floating-point values that bits encode in a format, as float64."""
+    """Return the float64 values of bit patterns in a format."""
     if format.bits == 64:
         return raw.view(np.float64)
     if format.bits == 32:
@@ -130,7 +130,7 @@ def decode(raw: Any, format: Format) -> Any:
 
 
 def encode(values: Any, format: Format) -> Any:
-    """Encode float64 values, which must be exact in the format, as bits. A NaN becomes the format's canonical NaN."""
+    """Return the bit patterns of float64 values that the format represents exactly. A NaN becomes the canonical NaN."""
     nan = np.isnan(values)
     if format is F64:
         return np.where(nan, format.dtype.type(format.nan), values.view(np.uint64))

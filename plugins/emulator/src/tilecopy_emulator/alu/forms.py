@@ -71,7 +71,7 @@ class Mode:
 
     @property
     def direction(self) -> str:
-        """The rounding direction. The default is ``rn``, to nearest even."""
+        """The rounding mode. The default is ``rn``: to nearest even."""
         return self.one_of("rz", "rm", "rp", "rna", default="rn")
 
 
@@ -103,7 +103,7 @@ class Form:
     approximate: bool = False
 
     def match(self, types: tuple[str, ...], modifiers: tuple[str, ...]) -> Mode | None:
-        """Return the :class:`Mode` of the types and modifiers if the form allows them, else None."""
+        """Return the :class:`Mode` for types and modifiers. Return None if the form does not allow them."""
         if types not in self.types or len(set(modifiers)) != len(modifiers):
             return None
         remaining = list(modifiers)
@@ -123,7 +123,7 @@ class Form:
                 yield ".".join(part for part in (self.name, *parts, *types) if part)
 
     def type_of(self, operand: str, mode: Mode) -> str:
-        """Return the PTX type of an operand, given its role. For example, ``t`` is the last type of the instruction."""
+        """Return the PTX type of an operand from its role. For example, role ``t`` is the last type in the opcode."""
         role = operand.rstrip("?!*")
         if role == "t":
             return mode.types[-1]
@@ -161,10 +161,10 @@ def form(pattern: str, types: str, roles: str, build: Callable[[Mode], Compute],
     demand("form", "types", types, all(TYPES.issuperset(parts) for parts in combinations), "types such as u32 f32.f16")
     results, sources = (tuple(part.split()) for part in (roles.partition("=")[0], roles.partition("=")[2]))
     fits = all(role.rstrip("?") in _ROLES for role in results) and all(role.rstrip("?!*") in _ROLES for role in sources)
-    demand("form", "roles", roles, fits, "t, t0, w, cc or types such as u32")
+    demand("form", "roles", roles, fits, "t (last type), t0 (first type), w (twice as wide), cc or types such as u32")
     return Form(name[0], tuple(groups), combinations, results, sources, build, approximate)
 
 
 def plain(compute: Compute) -> Callable[[Mode], Compute]:
-    """Return a function that returns ``compute`` for every :class:`Mode`."""
+    """Return a function that returns ``compute`` for every :class:`Mode`, because the operation is always the same."""
     return lambda mode: compute

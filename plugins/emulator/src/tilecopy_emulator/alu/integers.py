@@ -1,4 +1,4 @@
-"""The integer, logic and bit instructions. Signed operands and results are also passed as unsigned integers."""
+"""The integer, logic and bit instructions. A signed value is passed as the unsigned integer with the same bits."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ def halves(raw: Any, width: int = 16) -> tuple[Any, Any]:
 
 
 def join_halves(low: Any, high: Any) -> Any:
-    """Pack lower and upper halves into registers. This is the reverse of :func:`halves`."""
+    """Pack lower and upper halves into registers. This is the inverse of :func:`halves`."""
     width = low.dtype.itemsize * 8
     wide = np.dtype(f"u{width // 4}")
     return low.astype(wide) | (high.astype(wide) << wide.type(width))
 
 
 def elementwise(build: Callable[[Mode], Compute]) -> Callable[[Mode], Compute]:
-    """Return ``build`` extended to packed ``x2`` types, whose two elements are computed separately."""
+    """Extend ``build`` to packed ``x2`` types. The two elements of a packed register are computed separately."""
 
     def build_packed(mode: Mode) -> Compute:
         if not mode.type.endswith("x2"):

@@ -1,1 +1,1 @@
-"""The memory model: the clocks of threads, shadow memory, and the semantics of accesses."""
+"""The memory model: the vector clocks of threads, shadow memory, and the semantics of accesses."""

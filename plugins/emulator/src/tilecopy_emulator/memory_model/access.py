@@ -37,19 +37,19 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 def at_rank(addresses: Any, rank: int) -> Any:
-    """Return shared-memory addresses in the CTA with cluster rank ``rank``, or unchanged if ``rank`` is -1."""
+    """Move shared-memory addresses to the CTA with rank ``rank`` in the cluster. Rank -1 changes nothing."""
     if rank < 0:
         return addresses
     return (np.asarray(addresses).astype(np.uint64) & np.uint64(RANK_MASK)) | np.uint64(rank << RANK_BITS)
 
 
 def bytes_of(name: str, first: int, size: int = 1) -> str:
-    """Return text that names bytes of a variable in a message, such as ``x bytes 4 to 7``."""
+    """Return the name that messages use for bytes of a variable, for example ``x bytes 4 to 7``."""
     return f"{name} byte {first}" if size == 1 else f"{name} bytes {first} to {first + size - 1}"
 
 
 class IntraWarpConflict(Exception):  # noqa: N818 (never leaves this module)
-    """Raised if lanes of a warp write the same bytes in one instruction. The caller compares the values.
+    """Raised if lanes of a warp write the same bytes in one instruction. The caller allows it if all values are equal.
 
     Attributes:
         error: the hazard.
@@ -151,7 +151,7 @@ class AccessKind:
 
 
 def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield groups of an atomic's accesses: indices, old and new values. In a group, an address changes at most once.
+    """Yield an atomic's accesses in groups that change each address at most once: indices, old values and new values.
 
     Accesses that change nothing, and the first one that does, see the same value and share a group.
 
@@ -179,6 +179,6 @@ def in_turn(places: Any, compute: Callable[[Any], tuple[Any, Any]]) -> Iterator[
 
 
 def new_values(update: Any, old: Any, rows: Any, columns: Any) -> Any:
-    """Return the values that an atomic operation stores, in the shape and type of the old values (1-D)."""
+    """Return the values that an atomic operation stores, as a 1-D array with the length and type of ``old``."""
     new = np.broadcast_to(np.asarray(update(old, rows, columns)), old.shape)
     return np.ascontiguousarray(new if new.dtype == old.dtype else new.astype(old.dtype))

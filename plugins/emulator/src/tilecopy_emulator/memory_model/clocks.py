@@ -67,7 +67,7 @@ def merge(rows: dict[int, Any], more: Mapping[int, Any]) -> None:
 
 
 class VectorClocks:
-    """The vector clocks of all threads of consecutive CTAs.
+    """The vector clocks of all threads in a range of CTAs.
 
     ``time``: the grid's counter; ``ctas``: number of CTAs; ``threads``: threads per CTA; ``first``: number of the first
     CTA in the grid (0 if the CTAs stand for many); ``sections``: other proxies whose fences the program uses.
@@ -88,7 +88,7 @@ class VectorClocks:
         self.private: dict[int, dict[int, Any]] = {}
 
     def replicate(self, copies: int, first: int) -> VectorClocks:
-        """Return the clocks repeated for ``copies`` clusters. CTA numbers start at ``first`` and are consecutive."""
+        """Return the vector clocks repeated for ``copies`` clusters. The CTAs are numbered from ``first``."""
         new = VectorClocks(self.time, self.ctas * copies, self.threads, first, self.sections)
         new.floor, new.warp_floor = np.tile(self.floor, copies), np.tile(self.warp_floor, copies)
         new.deviates = np.tile(self.deviates, copies)
@@ -105,11 +105,11 @@ class VectorClocks:
         return new
 
     def renumber(self, clock: Clock, shift: int) -> Clock:
-        """Return a copy of a clock with all CTA numbers increased by ``shift``."""
+        """Return a copy of a vector clock with all CTA numbers increased by ``shift``."""
         return Clock({key + shift: row for key, row in clock.rows.items()})
 
     def row(self, lanes: Any) -> Any:
-        """Merge the clock rows of lanes of one CTA into one row. The lanes' own columns get the current time."""
+        """Return the maximum of the vector clocks of one CTA's lanes, with the current time for each of these lanes."""
         cta = int(lanes[0]) // self.threads
         inside = lanes - cta * self.threads
         base = self.base.get(cta)
@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane whose clock has reached a given time. CTA, column and time are given per lane."""
+        """Return True for each lane whose vector clock has at least the lane's time at the lane's CTA and column."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
@@ -135,7 +135,7 @@ class VectorClocks:
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return one time from each lane's clock. The CTA (``keys``) and the column are given per lane."""
+        """Return one time from each lane's vector clock: the time at the lane's CTA (``keys``) and column."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]
@@ -173,7 +173,7 @@ class VectorClocks:
         return have
 
     def snapshot(self, lanes: Any) -> Clock:
-        """Return one clock for several lanes. The clock covers everything that the lanes did until now."""
+        """Return one vector clock for several lanes. It covers everything that the lanes did until now."""
         rows: dict[int, Any] = {}
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
@@ -187,7 +187,7 @@ class VectorClocks:
         return Clock(rows)
 
     def causes(self, lane: int) -> Clock:
-        """Return the clock that a lane's asynchronous operation releases: mbarrier phases that the lane saw complete.
+        """Return the vector clock of a lane's asynchronous operation: the mbarrier phases that the lane saw complete.
 
         The operation releases this clock when it completes, but not the accesses of its thread.
         """
@@ -199,13 +199,13 @@ class VectorClocks:
         return Clock(rows)
 
     def release(self, lanes: Any) -> Clock:
-        """Return the :meth:`snapshot` of lanes, then advance the time. The clock does not cover later accesses."""
+        """Return the :meth:`snapshot` of lanes, and advance the logical time so that later accesses are not covered."""
         clock = self.snapshot(lanes)
         self.time.now += 1
         return clock
 
     def acquire(self, lanes: Any, clock: Clock) -> None:
-        """Merge ``clock`` into the clock of each lane."""
+        """Merge ``clock`` into the vector clock of each lane."""
         ctas = lanes // self.threads
         for cta in [int(ctas[0])] if ctas[0] == ctas[-1] else np.unique(ctas).tolist():
             here = lanes[ctas == cta]
@@ -227,13 +227,13 @@ class VectorClocks:
                         known[key] = done[id(old)]
 
     def completion(self, column: int, time: int) -> Any:
-        """Return a clock row with ``time`` in the column of an mbarrier or warpgroup, and 0 in all other columns."""
+        """Return a CTA's vector clock that has ``time`` in the column of an mbarrier or warpgroup, and 0 elsewhere."""
         row = np.zeros(self.width, np.int32)
         row[self.barriers_at + column] = time
         return row
 
     def learn(self, cta: int, inside: Any, rows: Any) -> None:
-        """Merge one clock row, or one row per thread, into the clocks of threads of a CTA."""
+        """Merge ``rows`` (one row of times for all, or one per thread) into the vector clocks of a CTA's threads."""
         table = self.rows.get(cta)
         if table is None:
             table = self.rows[cta] = np.zeros((self.threads, self.width), np.int32)
@@ -245,7 +245,7 @@ class VectorClocks:
         table[inside] = np.maximum(table[inside], rows)
 
     def barrier(self, cta: int, lanes: Any) -> None:
-        """Synchronise the clocks of all threads of a CTA that have not exited."""
+        """Synchronise the vector clocks of all threads of a CTA that have not exited."""
         if len(lanes) == self.threads and not self.rows and not self.base and not self.common and not self.private:
             self.floor[cta] = self.time.now
             self.time.now += 1
@@ -264,7 +264,7 @@ class VectorClocks:
             self.private.pop(lane, None)
 
     def barriers(self, ctas: Any) -> None:
-        """Synchronise the clocks of all threads in each of several CTAs, one CTA at a time."""
+        """Synchronise the vector clocks of all threads within each of several CTAs."""
         if not self.rows and not self.base and not self.common and not self.private:
             self.floor[ctas] = self.time.now
             self.time.now += 1
@@ -274,7 +274,7 @@ class VectorClocks:
             self.barrier(cta, threads + cta * self.threads)
 
     def warp_barrier(self, lanes: Any) -> None:
-        """Synchronise the clocks of lanes of one warp."""
+        """Synchronise the vector clocks of a warp's lanes."""
         inside = int(lanes[0]) % self.threads
         whole = len(lanes) == min(32, self.threads - inside // 32 * 32)
         simple = not self.sections and not self.private and not self.deviates[lanes].any()
@@ -286,7 +286,7 @@ class VectorClocks:
             self.acquire(lanes, self.release(lanes))
 
     def meet(self, lanes: Any) -> None:
-        """Record that lanes of one warp converged without synchronisation, in the clock section :data:`ISSUED`."""
+        """Record in the clock section :data:`ISSUED` that lanes of one warp converged without synchronisation."""
         row, at = self.row(lanes), self.section_at[ISSUED]
         issued = np.zeros(self.width, np.int32)
         issued[at : at + self.threads] = np.maximum(row[: self.threads], row[at : at + self.threads])

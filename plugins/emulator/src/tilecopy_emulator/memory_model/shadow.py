@@ -36,7 +36,7 @@ _STRENGTHS = np.arange(32) % ENGINE
 
 
 def stamp(time: int, strength: int, actor: Any) -> Any:
-    """Encode an access as a shadow-memory stamp. If ``actor`` is an array, return an array of stamps."""
+    """Return a shadow-memory stamp: one integer that encodes an access's time, strength and actor."""
     return (np.int64(time) << TIME_SHIFT) | np.int64(strength << STRENGTH_SHIFT) | np.asarray(actor, np.int64)
 
 
@@ -46,12 +46,12 @@ def in_flight_stamp(actor: int, strength: int = WEAK) -> Any:
 
 
 def actor_of(stamps: Any) -> Any:
-    """Return the actor number that each shadow-memory stamp encodes."""
+    """Return the number of the actor (thread, mbarrier or operation) that each shadow-memory stamp encodes."""
     return stamps & ACTOR_MASK
 
 
 def barrier_of(actor: Any) -> tuple[Any, Any]:
-    """Return the CTA of the mbarrier that an actor number stands for, and the mbarrier's column in clock rows."""
+    """Return the CTA of the mbarrier with actor number ``actor``, and the mbarrier's column in vector clocks."""
     number = actor & (FLIGHT_ACTOR - BARRIER_ACTOR - 1)
     return number // BARRIER_COLUMNS, number % BARRIER_COLUMNS
 
@@ -77,7 +77,7 @@ def is_reduction(stamps: Any) -> Any:
 
 
 def strength(scope: int, size: int) -> int:
-    """Return the strength of a strong access: an integer that encodes scope and size."""
+    """Return the strength of a strong access: an integer that encodes its scope and its size in bytes."""
     return 1 + (scope - 1) * SIZES + min(SIZES - 1, size.bit_length() - 1)
 
 
@@ -93,7 +93,7 @@ def in_scope(strengths: Any, before: Any, same_cta: Any, same_cluster: Any) -> A
 
 
 def alike(strengths: Any, before: Any) -> Any:
-    """Return True if two strong accesses to one cell use the same bytes and the same proxy."""
+    """Return True if two strong accesses to one cell access the same bytes through the same proxy."""
     return ((strengths - 1) % SIZES == (before - 1) % SIZES) & ((strengths == REDUCED) == (before == REDUCED))
 
 
@@ -106,7 +106,7 @@ _MEETS = np.array(
 
 
 def may_meet(strengths: int, stamps: Any) -> Any:
-    """Return True if two strong accesses by any threads cannot race: same bytes, and scopes of .gpu or wider."""
+    """Return True if two strong accesses cannot race: they are :func:`alike`, and both scopes are .gpu or .sys."""
     return _MEETS[strengths][(stamps >> STRENGTH_SHIFT) & 31]
 
 
@@ -147,7 +147,7 @@ def _zeros(cells: int) -> Any:
 
 
 class ShadowMemory:
-    """The shadow memory of an array, or of shared or tensor memory: the stamps of the last accesses to each cell.
+    """The shadow memory of an array, or of shared or tensor memory: who last accessed each cell of bytes, and when.
 
     ``cells``: number of cells; ``threads``: of a CTA and of a cluster, if the numbers of actors follow these, else 0.
     """
@@ -180,7 +180,7 @@ class ShadowMemory:
         return new
 
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
-        """Check and record reads of cells. ``cells`` and ``stamps`` are 1-D arrays of the same length.
+        """Check that reads of cells race with no earlier write, and record the reads. ``stamps``: one per cell.
 
         Raises:
             Conflict: it races with an earlier write.
@@ -277,7 +277,7 @@ class ShadowMemory:
                     self.push(cells[lost], stamps[lost], kind)
 
     def farthest(self, conflict: Conflict, cells: Any, warps: Any, warp_of: Callable[[Any], Any]) -> Conflict:
-        """Return a conflict of lanes that wrote one cell in one instruction, if possible lanes of different warps."""
+        """Return a conflict between lanes that wrote one cell in one instruction, if possible between two warps."""
         last = self.writer[cells]
         apart = np.nonzero(warp_of(actor_of(last)) != warps)[0]
         if not len(apart):
@@ -304,7 +304,7 @@ class ShadowMemory:
         return exempt & ~ordered
 
     def push(self, cells: Any, stamps: Any, kind: int = READ) -> None:
-        """Append accesses to the log, which keeps more than one access per cell."""
+        """Append accesses to the log. The log keeps more than one access per cell."""
         if self.logged is None:
             self.logged = np.zeros(len(self.writer), bool)
         cells = np.asarray(cells, np.int64)

@@ -1,4 +1,4 @@
-"""The compiler of the register instructions in :mod:`..alu`. In an opcode, ``h0@1`` selects half 0 of operand 1."""
+"""The compiler of the register instructions in :mod:`..alu`. In video opcodes, ``h0@1`` selects half 0 of operand 1."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _results_of(form: Form, operand: Operand, instruction: Instruction) -> list[
 def _chosen(instruction: Instruction, table: Mapping[str, Sequence[Form]]) -> tuple[Form, Mode]:
     matches = find_forms(instruction.opcode, table)
     if not matches:
-        raise refuse(instruction, f"this form of {instruction.opcode[0]} is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     for form, mode in matches:
         if _count(form.sources) == len(instruction.operands) - 1:
             return form, mode
@@ -116,9 +116,9 @@ def _video(instruction: Instruction, program: Program) -> Step:
     merges, secondary = 0 in marks, {"add", "min", "max"} & set(plain.opcode)
     negated = any(mark.startswith("-") for mark in marks.values())
     if marks.get(3, "-") != "-" or (merges and (secondary or name == "vmad")):
-        raise refuse(instruction, "a register part must be source 1 or 2, or a result (not with add, min, max or vmad)")
+        raise refuse(instruction, "a byte selector must not be on source 3, or on a result of vmad, .add, .min or .max")
     if negated and (name != "vmad" or "po" in plain.opcode):
-        raise refuse(instruction, "only vmad without .po may have a negated source")
+        raise refuse(instruction, f"only vmad without .po may have a negated source, got {'.'.join(plain.opcode)}")
     forms = [_mark(form, marks) for form, _ in find_forms(plain.opcode)]
     if merges:
         forms = [attrs.evolve(form, sources=("u32",) * 3) for form in forms]

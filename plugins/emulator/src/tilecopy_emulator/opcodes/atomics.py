@@ -41,7 +41,7 @@ def _atomic(instruction: Instruction, program: Program) -> Step:
         or (not returns and operation in ("exch", "cas"))
         or parts.space in ("param", "const", "local")
     ):
-        raise refuse(instruction, f"this form of {name} is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     if not returns and parts.order in ("acquire", "acq_rel"):
         raise refuse(instruction, f"red must be .relaxed or .release because red has no result, got .{parts.order}")
     operands = list(operands_of(instruction, (3 if operation == "cas" else 2) + returns))
@@ -142,7 +142,7 @@ def _multicast_reduce(instruction: Instruction, program: Program) -> Step:
     family = "atom.vector" if narrow or parts.count > 1 else "atom"
     compute = atomic_operation(operation, type, noftz=narrow, family=family)
     if compute is None:
-        raise refuse(instruction, "this form of multimem.red is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     address = data_address(to, parts.access.space, instruction, program)
     names = names_of(values, parts.count, instruction)
     readers = [reader(name, parts.type, instruction, program, wider=True) for name in names]

@@ -50,7 +50,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):
-        raise refuse(instruction, "expected a barrier number and a thread count (required only for arrive)")
+        raise refuse(instruction, "expected a barrier number and a thread count; only arrive requires the thread count")
     number, *count = [reader(operand, "u32", instruction, program) for operand in operands]
     if is_constant(operands[0]) and not 0 <= int(str(operands[0])) <= 15:
         raise refuse(instruction, f"the barrier number must be from 0 to 15, got {operands[0]}")
@@ -177,7 +177,7 @@ def _arrive(instruction: Instruction, program: Program) -> Step:
     if remote and state != "_":
         raise refuse(instruction, f"the result of an arrival on a shared::cluster address must be _, got {state}")
     if expects and len(operands) != 2:
-        raise refuse(instruction, "expect_tx must have an address and a number of bytes")
+        raise refuse(instruction, "expect_tx must have an address and a number of bytes, got only an address")
     write = writer(state, "u64", instruction, program)
     address = shared_address(operands[0], instruction, program)
     amount = reader(operands[1], "u32", instruction, program) if len(operands) == 2 else None
@@ -203,7 +203,7 @@ def _wait(instruction: Instruction, program: Program) -> Step:
     kind, opcode = instruction.opcode[1], set(instruction.opcode)
     operands = instruction.operands
     if len(operands) not in ((3, 4) if kind == "try_wait" else (3,)) or isinstance(operands[0], Pair):
-        raise refuse(instruction, "expected a predicate, an address, and a state (or with .parity, a parity bit)")
+        raise refuse(instruction, "expected a predicate, an address, and a state (a parity bit with .parity)")
     parity = "parity" in opcode
     write = writer(operands[0], "pred", instruction, program)
     address = shared_address(operands[1], instruction, program)

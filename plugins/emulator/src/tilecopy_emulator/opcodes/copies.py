@@ -37,7 +37,7 @@ def _cp(instruction: Instruction, program: Program) -> Step:
         demand_count(instruction, 1 if kind == "wait_group" else 0)
         newest = immediate(instruction.operands[0], instruction, "the number of groups") if instruction.operands else -1
         return lambda machine, lanes: machine.engines.wait(lanes, newest)
-    raise refuse(instruction, "this form of cp.async is not supported")
+    raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
 
 
 def _cp_async(instruction: Instruction, program: Program) -> Step:
@@ -46,7 +46,7 @@ def _cp_async(instruction: Instruction, program: Program) -> Step:
     if "L2::cache_hint" in opcode:
         operands.pop()
     if len(operands) not in (3, 4):
-        raise refuse(instruction, "the operands must be two addresses, a size, and optionally a source size")
+        raise refuse(instruction, f"cp.async takes 3 operands, or 4 with a source size, got {len(operands)}")
     size = immediate(operands[2], instruction, "the size")
     if size not in ((16,) if "cg" in opcode else (4, 8, 16)):
         raise refuse(instruction, f"the size must be {'16' if 'cg' in opcode else '4, 8 or 16'} bytes, got {size}")
@@ -179,7 +179,7 @@ def _bulk_copy(
     multicast, masked = "multicast::cluster" in rest, "cp_mask" in rest
     rest = [part for part in rest if part not in ("multicast::cluster", "cp_mask")]
     if len(rest) != 3 or "prefetch" in rest or (masked and rest[2] != "bulk_group"):
-        raise refuse(instruction, "this form of a bulk copy is not supported")
+        raise refuse(instruction, f"the bulk copy '{instruction.spelled}' is not supported")
     to_space, from_space, how = rest
     if len(operands) != (wanted := (3 if how == "bulk_group" else 4) + multicast + masked):
         raise refuse(instruction, f"this bulk copy takes {wanted} operands, got {len(operands)}")
@@ -289,10 +289,10 @@ def issue_copy(
     else:
         place_to, cta = ("shared", received), int(received[0]) // shared.size
         if source[0] != "global" and cta == lane // machine.threads:
-            what = "the destination of a bulk copy must be another CTA of the cluster, got the executing CTA"
+            what = "the destination of a bulk copy must be in another CTA of the cluster, got the executing CTA"
             machine.hazard("window", what, one)
         if barrier // shared.size != cta:
-            machine.hazard("window", "the mbarrier of a bulk copy must be in the CTA of the destination", one)
+            machine.hazard("window", "a bulk copy's mbarrier must be in the destination's CTA, got another CTA", one)
         writes = check_received(machine, one, received, size, reduces=compute is not None)
         data["place_to"] = received + steps
         ctas.append(cta)
@@ -312,7 +312,7 @@ def _of_mask(mask: int) -> Callable[[Any, Any], Any]:
 
 @attrs.frozen
 class Piece:
-    """A frozen record of pieces of global memory, all of the same size, that one lane's copy accesses.
+    """A frozen record of the pieces of global memory that one lane's copy accesses. All pieces have the same size.
 
     ``chosen``: the mask of pieces and clusters; ``offsets``: of these in the array; ``size``: bytes of each.
     """
@@ -340,7 +340,7 @@ class Piece:
 
 
 def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece]) -> None:
-    """Check that a copy engine may read global bytes. Earlier writes must be ordered, and need a proxy fence."""
+    """Check that a copy engine may read global bytes: earlier writes are ordered, and a proxy fence followed them."""
     if array.shadow is None:
         return
     for piece in pieces:
@@ -354,7 +354,7 @@ def check_read_global(machine: Machine, one: Any, array: GlobalArray, pieces: Se
 def check_written_global(
     machine: Machine, one: Any, array: GlobalArray, pieces: Sequence[Piece], *, reduces: bool
 ) -> tuple[GlobalArray, Any, Any]:
-    """Check that a copy engine may write global bytes. Return the ``array_write`` of the new :class:`Operation`."""
+    """Check that a copy engine may write global bytes. Return ``array_write`` for the new :class:`Operation`."""
     if not array.writable or array.space != "global":
         machine.hazard("read-only", f"the destination {array.name} must be writable, but it is read-only", one)
     shadow, cells_by_piece = machine.globals.shadow_of(array), [piece.cells(machine, one, array) for piece in pieces]
@@ -400,7 +400,7 @@ def check_received(machine: Machine, one: Any, places: Any, size: int, *, reduce
 def start_operation(
     machine: Machine, lane: int, kind: str, *, barrier: int = -1, in_flight: list[Reads] | None = None, **rest: Any
 ) -> None:
-    """Start an asynchronous operation on checked bytes. The operation completes on an mbarrier or in a bulk group.
+    """Start an asynchronous operation whose bytes were checked before. It completes on an mbarrier or in a bulk group.
 
     ``in_flight``: the operation's reads of its source array; for the others see :class:`Operation`.
     """
@@ -433,7 +433,7 @@ def global_bytes(machine: Machine, one: Any, addresses: Any, size: int) -> tuple
 
 
 def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
-    """Return the indices of ``stamps`` whose writes need a proxy fence before an access by the async proxy."""
+    """Return the indices of the writes in ``stamps`` that need a proxy fence before the async proxy's access."""
     written = np.nonzero(stamps)[0]
     if not len(written):
         return written
@@ -448,7 +448,7 @@ def ordinary(machine: Machine, stamps: Any, threads: Any) -> Any:
 def check_proxy_global(
     machine: Machine, one: Any, array: GlobalArray, cells: Any, stamps: Any, plain: Any, action: str
 ) -> None:
-    """Check that a proxy fence followed the writes that :func:`ordinary` found. ``plain``: indices of the writes."""
+    """Check that a proxy fence followed each write in ``plain``, the indices that :func:`ordinary` returned."""
     if not len(plain):
         return
     actor = actor_of(stamps)
@@ -466,7 +466,7 @@ def check_proxy_global(
 
 
 def complete(machine: Machine, operation: Operation) -> None:
-    """Complete an asynchronous copy or reduction: write the destination's bytes, and signal the mbarrier, if any."""
+    """Complete an asynchronous copy or reduction: write the bytes, and signal the mbarrier if there is one."""
     data, shared = operation.data, machine.shared
     if "row" in data:
         raw = data["row"]
@@ -522,7 +522,7 @@ def _red_async(instruction: Instruction, program: Program) -> Step:
     compute = atomic_operation(operation, type, family="red.async")
     known = {"red", "async", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
     if compute is None or operation in ("exch", "cas") or not set(parts) <= known or REGISTER_BITS[type] < 32:
-        raise refuse(instruction, "this form of red.async is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     return _send(instruction, program, type, 1, compute)
 
 
@@ -554,9 +554,9 @@ def _send(instruction: Instruction, program: Program, type: str, count: int, com
             place, where = places[position : position + 1], int(barriers[position])
             machine.mbarriers.use(lanes, np.array([position]), where)
             if where // shared.size != int(place[0]) // shared.size:
-                machine.hazard("window", f"the mbarrier of {kind} must be in the CTA of the destination", one)
+                machine.hazard("window", f"{kind} must have its mbarrier in the destination CTA, got another CTA", one)
             if compute is not None and int(place[0]) // shared.size == lane // machine.threads:
-                machine.hazard("window", "the destination of red.async must be another CTA, got the executing CTA", one)
+                machine.hazard("window", "red.async must write to another CTA, got the executing CTA", one)
             cells, _ = shared.cells_from(place, size)
             shared.check_write(one, place, size, WEAK if compute is None else REDUCED)
             row = row_of(elements, position)

@@ -70,7 +70,7 @@ def data_address(operand: Operand, space: str, instruction: Instruction, program
 
 
 def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
-    """Return a decorator that makes an instruction handler. The decorated function gets a reader or writer per operand.
+    """Return a decorator that makes a function an instruction handler. It gets one reader or writer per operand.
 
     A role is a PTX type (after ``=`` for a writer), or ``[shared]`` for an address in shared memory.
     """
@@ -93,7 +93,7 @@ def with_operands(*roles: str) -> Callable[[Callable[..., None]], Handler]:
 
 
 def names_of(operand: Any, count: int, instruction: Instruction) -> tuple[str, ...]:
-    """Return the ``count`` registers of an operand, which is one register or several registers in braces."""
+    """Return the ``count`` registers of an operand. The operand is one register, or several registers in braces."""
     names = operand.items if isinstance(operand, Braces) else (operand,)
     if len(names) != count:
         raise refuse(instruction, f"expected {count} registers, got {len(names)}")
@@ -269,7 +269,7 @@ def _alike(instruction: Instruction, program: Program) -> tuple[tuple[str, ...],
 
 
 def origins_of(lacking: Any, element: int) -> Any:
-    """Return the origin of each undefined byte of a store, and 0 for defined bytes, or None if ``lacking`` is None."""
+    """Return, for each byte of a store, the origin of its undefined bits, or 0. Return None if ``lacking`` is None."""
     if lacking is None:
         return None
     parts = [np.where(bits[:, None].view(np.uint8)[:, :element] != 0, whence[:, None], 0) for bits, whence in lacking]
@@ -277,12 +277,12 @@ def origins_of(lacking: Any, element: int) -> Any:
 
 
 def gather(machine: Machine, lanes: Lanes, readers: list[Reader], dtype: Any) -> Any:
-    """Read registers. Return the registers' bytes side by side, in shape ``(lanes or 1, clusters or 1, bytes)``."""
+    """Read registers. Return their bytes side by side, as an array of shape ``(lanes or 1, clusters or 1, bytes)``."""
     return beside([read(machine, lanes) for read in readers], dtype)
 
 
 def beside(values: list[Any], dtype: Any) -> Any:
-    """Return the bytes of several values side by side, in the shape of the result of :func:`gather`."""
+    """Return the bytes of several values side by side, in the shape that :func:`gather` returns."""
     if len(values) == 1:
         return np.ascontiguousarray(values[0])[..., None].view(np.uint8)
     shape = np.broadcast_shapes(*(value.shape for value in values))

@@ -55,7 +55,7 @@ class _Move:
         return len(self.lane) * self.bytes // 128
 
     def to_lanes(self, rows: Any) -> Any:
-        """Convert matrix rows, shape (rows, clusters, elements), to lanes, shape (lanes, clusters, elements)."""
+        """Convert matrix rows (rows, clusters, elements) to lane values of shape (lanes, clusters, elements)."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
         elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)
@@ -63,7 +63,7 @@ class _Move:
         return np.ascontiguousarray(elements.swapaxes(2, 3)).reshape(-1, copies, elements.shape[2])
 
     def to_rows(self, lanes: Any) -> Any:
-        """Convert lanes to matrix rows. This is the reverse of :meth:`to_lanes`."""
+        """Convert lane values to matrix rows. This is the inverse of :meth:`to_lanes`."""
         copies = lanes.shape[1]
         elements = lanes.reshape(-1, 32, copies, lanes.shape[2])[:, self.lane, :, self.element]
         elements = elements.swapaxes(0, 1).reshape(elements.shape[1], self.tiles * self.rows, -1, copies)
@@ -82,7 +82,7 @@ def _form_of(instruction: Instruction) -> _Move:
     shape = next((part for part in instruction.opcode if part[0] == "m" and part[1].isdigit()), "")
     trans, packed = "trans" in parts, next((bits for format, bits in PACKED_BITS.items() if format in parts), 0)
     if (name, shape, trans) not in _FORMS:
-        raise refuse(instruction, f"this form of {name} is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     return _form(name, shape, next(count for count in (1, 2, 4) if f"x{count}" in parts), packed, trans=trans)
 
 

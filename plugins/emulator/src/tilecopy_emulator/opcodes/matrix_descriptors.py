@@ -91,7 +91,7 @@ class Descriptor:
 
 
 def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
-    """Return the batch's shared-memory offsets of 16-byte units of a CTA. Check that no unit overlaps an mbarrier."""
+    """Return a CTA's 16-byte units as offsets in the batch's shared memory. Check that none overlaps an mbarrier."""
     shared = machine.shared
     rank = cta % machine.cluster_size if machine.program.arch >= 90 else 0
     first = np.full(offsets.size, cta * machine.threads)
@@ -102,7 +102,7 @@ def places_of(machine: Machine, lane: int, cta: int, offsets: Any) -> Any:
 
 
 def units_of(descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Return the addresses of the 16-byte units of a ``rows`` x ``k`` operand, as :func:`matrix_of` orders them."""
+    """Return the addresses of the 16-byte units of a ``rows`` x ``k`` operand, in the order of :func:`matrix_of`."""
     elems_per_unit = 8 * UNIT // ELEMENT_BITS[type]
     return descriptor.mn_major(rows // elems_per_unit, k) if mn_major else descriptor.k_major(rows, k // elems_per_unit)
 
@@ -113,7 +113,7 @@ def widen(raw: Any, bits: int) -> Any:
 
 
 def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
-    """Convert an operand's bytes, shape ``(units, clusters, 16)``, to values, shape ``(clusters, rows, k)``."""
+    """Convert bytes of shape ``(units, clusters, 16)`` to an operand's values of shape ``(clusters, rows, k)``."""
     if bits := PADDED_BITS.get(type):
         raw = widen(raw, bits)
     values = values_of(np.ascontiguousarray(raw).view(np.uint32), type).swapaxes(0, 1)
@@ -124,7 +124,7 @@ def matrix_of(raw: Any, rows: int, k: int, type: str, *, mn_major: bool) -> Any:
 def operand_in_shared(
     machine: Machine, lanes: Any, cta: int, descriptor: Descriptor, rows: int, k: int, type: str, *, mn_major: bool
 ) -> tuple[Any, Any]:
-    """Check that lanes may read an operand. Return the shared-memory offsets and shadow-memory cells of the units."""
+    """Check that lanes may read an operand. Return its units' offsets and their shadow-memory cells."""
     places = places_of(machine, int(lanes[0]), cta, units_of(descriptor, rows, k, type, mn_major=mn_major))
     cells = [check_sent(machine, np.array([lane]), places, UNIT) for lane in lanes]
     return places, np.unique(cells[0])

@@ -1,4 +1,4 @@
-"""Operands of instructions: checks at compilation, and functions that read and write operands as bits."""
+"""Operands of instructions: checks at compilation, and functions that read and write operands as bit patterns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demand_count(instruction: Instruction, *counts: int) -> None:
 
 
 def hold(instruction: Instruction, program: Program) -> Needed:
-    """Check that ``.target`` and ``.version`` support an instruction. Return the core's rules for the instruction."""
+    """Check that ``.target`` and ``.version`` support an instruction. Return its row of the instruction table."""
     spelled = instruction.spelled
     table_row = instruction_of(spelled)
     if table_row.varies:
@@ -69,7 +69,7 @@ def is_constant(operand: Operand) -> TypeGuard[str]:
 
 
 def constant_bits(text: str, type: str, instruction: Instruction) -> int:
-    """Return the bits of a constant in a PTX type. Integers are truncated to the type's width."""
+    """Return the bit pattern of a constant in a PTX type. Integers are truncated to the type's width."""
     width = width_of(type)
     if text[:2] in ("0f", "0d"):
         pattern = int(text[2:], 16)
@@ -92,7 +92,7 @@ def constant_bits(text: str, type: str, instruction: Instruction) -> int:
 
 
 def reader(operand: Operand, type: str, instruction: Instruction, program: Program, *, wider: bool = False) -> Reader:  # noqa: C901, PLR0912 (one kind of operand after another)
-    """Return a function that reads a source operand as bits of a PTX type.
+    """Return a function that reads a source operand as bit patterns of a PTX type.
 
     ``operand``: a register, special register, constant, variable (its address), or a negated predicate; ``type``: PTX
     type of the instruction; ``instruction``: for messages; ``program``: declares the registers and variables;
@@ -168,7 +168,7 @@ def _demand_special(name: str, type: str, instruction: Instruction) -> None:
 
 
 def agree(machine: Machine, lanes: Lanes, *readers: Reader) -> None:
-    """Check that operands have the same value in every cluster of the batch, before lanes wait for each other.
+    """Before lanes wait for each other, check that operands have the same value in every cluster of the batch.
 
     Raises:
         CopiesDiverged: the operands differ.

@@ -54,14 +54,14 @@ class Fragment:
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Convert registers, (registers, groups, threads, clusters), to values, (groups, clusters, rows, columns)."""
+        """Convert words (registers, groups, threads, clusters) to values of shape (groups, clusters, rows, columns)."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)
         return elements.transpose(1, 2, 0).reshape(*elements.shape[1:], self.rows, self.columns)
 
     def words(self, raw: Any) -> Any:
-        """Arrange the bits of matrix elements in registers. :meth:`values` describes both shapes."""
+        """Pack the bit patterns of matrix elements into registers. This is the inverse of :meth:`values`."""
         groups, copies = raw.shape[:2]
         threads, count = int(self.thread.max()) + 1, self.registers * self.per_register
         elements = np.empty((groups, threads, copies, count), raw.dtype)
@@ -70,19 +70,19 @@ class Fragment:
         return elements.view(f"u{width}").transpose(3, 0, 1, 2)
 
     def spread(self, origins: Any) -> Any:
-        """Convert register origins, (registers, groups, threads), to element origins, (groups, rows, columns)."""
+        """For each element, return the origin of its register's undefined bits, in shape (groups, rows, columns)."""
         elem_origins = origins[self.element // self.per_register, :, self.thread]
         return elem_origins.T.reshape(-1, self.rows, self.columns)
 
     def gather(self, origins: Any) -> Any:
-        """Return the greatest origin of the elements in each register. ``origins``: shape (groups, rows, columns)."""
+        """For each register, return the greatest origin of its elements, given as :meth:`spread` returns them."""
         greatest: Any = np.zeros((self.registers, int(self.thread.max()) + 1, len(origins)), np.int64)
         np.maximum.at(greatest, (self.element // self.per_register, self.thread), origins.reshape(len(origins), -1).T)
         return greatest.swapaxes(1, 2)
 
 
 def layout(*steps: tuple[int, int, int]) -> tuple[Any, Any]:
-    """Return each element's thread and index in that thread. ``steps``: (extent, thread step, index step) per axis."""
+    """Return each element's thread and its index there. ``steps``: (extent, thread step, index step) per axis."""
     thread = element = np.zeros(1, np.int64)
     for extent, by_thread, by_element in steps:
         along = np.arange(extent)
@@ -100,7 +100,7 @@ def _fragment(rows: int, columns: int, type: str, warps: int, size: int) -> Frag
 
 
 def operand(rows: int, k: int, type: str, warps: int = 1) -> Fragment:
-    """Return the fragment of operand A, or of B with shape N x K (PTX ISA 9.7.15.5 and 9.7.16.5.1)."""
+    """Return the fragment of operand A, or of operand B if ``rows`` is N (PTX ISA 9.7.15.5 and 9.7.16.5.1)."""
     return _fragment(rows, k, type, warps, max(1, 32 // ELEMENT_BITS[type]))
 
 
@@ -140,7 +140,7 @@ def _byte_floats(type: str) -> Any:
 def product(
     a: Any, b: Any, c: Any, type: str, *, direction: str = "rn", saturate: bool = False, xor: bool = False
 ) -> Any:
-    """Return ``a @ b.T + c``, rounded to ``type``, as bits.
+    """Return the bit patterns of ``a @ b.T + c`` rounded to ``type``.
 
     ``a``: values ``(.., M, K)`` in float64; ``b``: values ``(.., N, K)``; ``c``: values ``(.., M, N)``; ``type``:
     ``f16``, ``f32``, ``f64`` or ``s32``; ``direction``: of the rounding, for ``f64``; ``saturate``: whether integers

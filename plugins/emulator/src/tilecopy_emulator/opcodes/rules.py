@@ -1,4 +1,4 @@
-"""Checks that ptxas makes of operands, in addition to the checks of each instruction handler.
+"""Checks of operands that ptxas also makes, in addition to the checks in each instruction handler.
 
 A program that breaks one of these rules does not assemble, so it is an error before the run. Source: PTX ISA, sections 5 to 9,
 and ptxas 13.0 if the ISA leaves it open.
@@ -115,7 +115,7 @@ def _demand_result(operand: Operand, instruction: Instruction) -> None:
     discards = opcode[0] in _DISCARDING or ".".join(opcode[:2]) in _DISCARDING
     whole = operand.first if isinstance(operand, Pair) else operand
     if opcode[0] == "elect" and (not isinstance(operand, Pair) or operand.second == "_"):
-        raise refuse(instruction, "the results of elect must include a predicate, such as _|p")
+        raise refuse(instruction, "the results of elect must include a predicate, such as _|p, got none")
     if opcode[0] == "ldmatrix" and not isinstance(operand, Braces):
         raise refuse(instruction, f"the result of ldmatrix must be registers in braces, got '{operand}'")
     if whole == "_" and not discards:

@@ -90,7 +90,7 @@ def _sources() -> list[Source]:
 
 @cache
 def packages(*, own: bool = False) -> tuple[Package, ...]:
-    """Import and return the entry points of other packages, or of this package if ``own`` is True (cached)."""
+    """Return the entry points of other packages, or of this package if ``own`` is True. The first call imports them."""
     from tilecopy_core.registry import load_unique
 
     entries = []
@@ -118,9 +118,7 @@ def _table(plugin: Any, owner: str, taken: Collection[str]) -> dict[str, Handler
                 f"INSTRUCTIONS must map opcodes to functions of an Instruction and a Program, got {short_repr(prefix)}: {short_repr(handler)}"
             )
         if prefix in taken:
-            raise PluginError(
-                f"INSTRUCTIONS must not have '{prefix}', an opcode of the emulator: use your own opcode, or a longer prefix"
-            )
+            raise PluginError(f"INSTRUCTIONS must not have '{prefix}', an opcode of the emulator: use a longer prefix")
         table[prefix] = _answering(handler, owner)
     if len(table) > _MOST_PREFIXES:
         raise PluginError(f"INSTRUCTIONS must have at most {_MOST_PREFIXES} opcodes, got more")
@@ -153,8 +151,8 @@ def _others() -> dict[str, Handler]:
 def _conflict(prefix: str, owners: list[str]) -> Handler:
     def refuse(instruction: Instruction, program: Program) -> Step:
         raise PluginError(
-            f"PTX line {instruction.line}: '{instruction.text}': two entry points of {GROUP} have '{prefix}': "
-            f"{' and '.join(owners)}; pip uninstall one of them"
+            f"PTX line {instruction.line}: '{instruction.text}': two entry points of {GROUP} have the "
+            f"opcode prefix '{prefix}': {' and '.join(owners)}; pip uninstall one of them"
         )
 
     return refuse
@@ -192,7 +190,7 @@ def _step(instruction: Instruction, program: Program, *, in_ptx: bool) -> Step:
     aside = [f"'{package.name}': {package.reason}"[:_MOST_TOLD_CHARACTERS] for package in packages() if package.reason]
     if aside:
         more = f"; and {len(aside) - _MOST_TOLD} more: run tilecopy doctor" if len(aside) > _MOST_TOLD else ""
-        refusal.args = (f"{refusal}; ignored: instructions of entry point {'; '.join(aside[:_MOST_TOLD])}{more}",)
+        refusal.args = (f"{refusal}; ignored entry points: {'; '.join(aside[:_MOST_TOLD])}{more}",)
     raise refusal
 
 

@@ -45,7 +45,7 @@ class _Where:
     """The parameter whose non-generic address is always in the map's register, or ""."""
 
     def maps(self, machine: Machine, lanes: Lanes) -> Iterator[tuple[Any, TensorMap]]:
-        """Yield each lane, as an array of one element, and the tensor map that the lane uses."""
+        """For each lane, yield its number (a 1-element array) and its tensor map."""
         addresses = machine.uniform(self.map(machine, lanes), lanes)
         for one, address in zip(machine.index(lanes)[:, None], addresses.tolist(), strict=True):
             if self.parameter:
@@ -56,7 +56,7 @@ class _Where:
     def boxes(
         self, machine: Machine, lanes: Lanes, *, stores: bool = False
     ) -> Iterator[tuple[int, Any, TensorMap, _Box]]:
-        """Yield for each lane: the index in ``lanes``, the lane (an array of one element), tensor map and box."""
+        """For each lane, yield its index in ``lanes``, its number (a 1-element array), its tensor map and its box."""
         maps = list(self.maps(machine, lanes))
         bits = [np.ascontiguousarray(read(machine, lanes)).astype(np.uint32) for read in self.starts]
         starts = [bit.view(np.int32).astype(np.int64) for bit in bits]
@@ -114,7 +114,7 @@ class _Box:
 
     @property
     def where(self) -> tuple[str, Any]:
-        """The global addresses of the box's 16-byte units. A unit outside the tensor has the array's address."""
+        """The addresses of the box's 16-byte units in global memory. A unit out of bounds has the array's address."""
         return "global", self.array.base + np.where(self.kept > 0, self.offsets, 0)
 
     def pieces(self, machine: Machine) -> list[copies.Piece]:
@@ -201,7 +201,7 @@ def _load(instruction: Instruction, program: Program) -> Step:
                 places = _places(machine, one, tensor_map, box, to, remote=remote)
                 home, cta = barrier // machine.shared.size, int(places[0]) // machine.shared.size
                 if home != cta and not (paired and home // 2 == cta // 2):
-                    machine.hazard("window", "the mbarrier of a tensor copy must be in the CTA of the destination", one)
+                    machine.hazard("window", "the mbarrier must be in the CTA of the destination, got another CTA", one)
                 data = {
                     "array_from": box.array, "offsets_from": box.offsets, "kept": box.kept, "place_to": places,
                     "fill": tensor_map.fill_bytes(UNIT), "compute": None,

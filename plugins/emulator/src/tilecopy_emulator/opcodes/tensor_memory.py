@@ -171,7 +171,7 @@ class TensorMemory:
         return attrs.evolve(old, lanes=old.lanes + copy * lanes, cells=cells, values=values, leader=leader)
 
     def where(self, cell: int) -> str:
-        """Return text that names a cell's lane and column, for messages."""
+        """Return the name that messages use for a cell: its lane and column."""
         return f"lane {cell % CELLS // COLUMNS}, column {cell % COLUMNS}"
 
     def inside(self, lanes: Any, cta: int, first: int, last: int, rows: tuple[int, int], position: int = 0) -> None:
@@ -191,11 +191,11 @@ class TensorMemory:
         if alone.any():
             self.machine.hazard(
                 "poison", f"{self.where(int(cells.flat[np.argmax(alone)]))}: the upper 16 bits are read, but only the lower 16 "
-                "were written (by .unpack::16b, or as D of type f16)", lanes, position, at=at,
+                "were written, by .unpack::16b or as D of type f16", lanes, position, at=at,
             )  # fmt: skip
 
     def judge(self, lanes: Any, *, fenced: bool = True, after: Set[int] | None = None) -> Any:
-        """Return a function that finds ordered earlier accesses. Accesses with stamps in ``after`` count as ordered."""
+        """Return a function that tells which earlier accesses are ordered. Stamps in ``after`` count as ordered."""
         machine = self.machine
 
         def judge(positions: Any, before: Any) -> tuple[Any, Any]:
@@ -413,7 +413,7 @@ def _cp(instruction: Instruction, program: Program) -> Step:
     shape = tuple(part for part in instruction.opcode[2:] if not part.startswith("cta_group") and part not in formats)
     packed = next((bits for name, bits in PACKED_BITS.items() if name in instruction.opcode), 0)
     if shape not in COPY_SHAPES or len(instruction.operands) != 2:
-        raise refuse(instruction, "this form of tcgen05.cp is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     target = address_reader(instruction.operands[0], instruction, program)
     descriptor = reader(instruction.operands[1], "b64", instruction, program)
 
@@ -546,7 +546,7 @@ def _form(instruction: Instruction) -> tuple[str, int, bool]:
     repeats = [f"x{1 << power}" for power in range(8)]
     fits = len(parts) == 2 + halves and parts[0] in TRANSFER_REGISTERS and parts[1] in repeats
     if not fits or int(parts[1][1:]) * TRANSFER_REGISTERS[parts[0]] > MOST_REGISTERS:
-        raise refuse(instruction, f"this form of tcgen05.{kind} is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     return parts[0], int(parts[1][1:]), halves
 
 

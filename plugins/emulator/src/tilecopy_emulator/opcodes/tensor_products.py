@@ -93,7 +93,7 @@ class _MmaKind:
         return cta * CELLS + (lane[:, None] + (taddr >> 16)) * COLUMNS + (taddr & 0xFFFF) + np.arange(columns)
 
     def complete(self, machine: Machine, operation: Operation) -> None:
-        """Compute D and write it to tensor memory."""
+        """Compute the result matrix D, and write it to tensor memory."""
         data, memory, shared = operation.data, TensorMemory.of(machine), machine.shared
         one, cells = np.array([operation.lane]), data["cells"]
         if "cells_a" in data:
@@ -128,7 +128,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     opcode, operands = instruction.opcode, list(instruction.operands)
     kind = next((part for part in opcode if part in KINDS), "")
     if not kind or not {*_NOT_KNOWN}.isdisjoint(opcode):
-        raise refuse(instruction, "this form of tcgen05.mma is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     group = 2 if "cta_group::2" in opcode else 1
     scale = 1.0
     if len(operands) > 5 and is_constant(operands[-1]) and kind in ("kind::f16", "kind::tf32"):

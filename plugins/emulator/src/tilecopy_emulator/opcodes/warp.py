@@ -86,7 +86,7 @@ def _shuffle(instruction: Instruction, program: Program) -> Step:
         if strange.any():
             at = int(np.argmax(strange))
             why = "has exited" if here.mask[at] >> source[at] & 1 else f"is not in the mask {here.mask[at]:#010x}"
-            machine.hazard("aligned", f"reads the register of lane {source[at]}, but that lane {why}", here.lanes, at)
+            machine.hazard("aligned", f"the shuffle reads lane {source[at]}, but that lane {why}", here.lanes, at)
         lacking = None
         try:
             values = machine.rows(value(machine, here.lanes), here.lanes)
@@ -166,7 +166,7 @@ def _redux(instruction: Instruction, program: Program) -> Step:
     if form[-1] == "f32":
         return _redux_floats(instruction, program)
     if form not in kinds:
-        raise refuse(instruction, "this form of redux is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     function, neutral, dtype = kinds[form]
 
     def reduce(here: _Group, values: Any) -> Any:

@@ -83,7 +83,7 @@ class Warpgroups:
                 self.in_flight.append(new)
 
     def column(self, first: int) -> tuple[int, int]:
-        """Return the CTA of a lane's warpgroup, and the warpgroup's column in the CTA's clock rows."""
+        """Return the CTA of a lane's warpgroup, and the warpgroup's column in the CTA's vector clocks."""
         machine = self.machine
         key = int(machine.cta_of[first]), first % machine.threads // WARPGROUP
         if key not in self.columns:
@@ -207,7 +207,7 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     shape = re.fullmatch(r"m64n(\d+)k(\d+)", opcode[4]) if opcode[2:4] == ("sync", "aligned") else None
     types = tuple(part for part in opcode[5:] if part in ELEMENT_BITS)
     if shape is None or len(types) != 3:
-        raise refuse(instruction, "this form of wgmma.mma_async is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     n, k = map(int, shape.groups())
     from_registers = any(isinstance(source, Braces) for source in operands[1:2])
     floats, halves = types[0] != "s32", types[1] in ("f16", "bf16")
@@ -321,7 +321,7 @@ def _ordering(instruction: Instruction, program: Program) -> Step:
 
 
 def watch(program: Program, steps: list[Step], lengths: list[int]) -> None:
-    """Make each step that uses registers of a ``wgmma.mma_async`` check first that this mma is not in flight."""
+    """Make each step that uses registers of a ``wgmma.mma_async`` check that this operation is not in flight."""
     instructions = program.instructions
     products = [mma for mma in instructions if mma.opcode[:2] == ("wgmma", "mma_async")]
     names = {name for mma in products for part in mma.operands[:2] if isinstance(part, Braces) for name in part.items}

@@ -60,7 +60,7 @@ class _Fragment:
         return Fragment(self.rows, self.columns, self.type, number % 32, number // 32)
 
     def offsets(self, stride: Any, *, row_major: bool) -> Any:
-        """Return the memory offset, in elements, of each slot of each lane. The shape is (slots, 32, copies)."""
+        """Return each lane's memory offsets in elements, one per register slot. The shape is (slots, 32, clusters)."""
         slots = np.arange(self.bytes // _BYTES[self.type])
         elements = (32 * slots[:, None] + np.arange(32)) % (self.rows * self.columns)
         rows, columns = np.divmod(elements, self.columns)

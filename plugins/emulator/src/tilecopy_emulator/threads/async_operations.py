@@ -106,7 +106,7 @@ class Operation:
         return Pending(self.lane, self.lack) if self.explain is None else self.explain(self, cell)
 
     def describe(self, lane: int = -1) -> str:
-        """Return text with the operation's PTX line and a lane, by default the first lane that issued the operation."""
+        """Return text with the operation's PTX line and a lane, by default the first lane that issued it."""
         who = self.machine.name_of(lane if lane >= 0 else self.lane)
         line = self.machine.program.instructions[self.at].line
         return f"an asynchronous copy ({self.kind} of PTX line {line}, {who})"

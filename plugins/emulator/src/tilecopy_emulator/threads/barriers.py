@@ -1,4 +1,4 @@
-"""The barriers of CTAs, named groups, warps and clusters (PTX ISA 9.7.13.1 to .4)."""
+"""The barriers of CTAs, warps and clusters, and named barriers (PTX ISA 9.7.13.1 to .4)."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Barriers:
             machine.hazard("barrier", f"barrier {number} expects {_count(expected)} here, but {other}", lanes)
         again = [lane for lane in lanes.tolist() if lane in state.arrived]
         if again:
-            machine.hazard("barrier", f"arrives twice on barrier {number} in one phase", np.array(again))
+            machine.hazard("barrier", f"the thread arrives twice on barrier {number} in one phase", np.array(again))
         self._know_last(state, lanes, number, expected)
         state.expected = expected
         for position, lane in enumerate(lanes.tolist()):
@@ -236,7 +236,7 @@ class Barriers:
             raise launch.first_error
 
     def passed_by(self, mine: int, other: int) -> tuple[ReportedAccess, str, str] | None:
-        """Return the arguments of :meth:`Hazard.behind` if a divergent barrier separated the two threads, else None."""
+        """Return arguments for :meth:`Hazard.behind`. Return None if no divergent barrier separated the two threads."""
         first = self.machine.first * self.machine.threads
         places = self.mixed.get((mine - first) // self.machine.threads, {})
         mine_at, other_at = places.get(mine - first, -1), places.get(other - first, -1)
@@ -327,7 +327,7 @@ class Barriers:
         """Execute ``barrier.cluster.arrive``."""
         machine = self.machine
         index = machine.index(lanes)
-        what = "arrives twice at the cluster barrier without a wait in between"
+        what = "the thread arrives twice at the cluster barrier without a wait in between"
         machine.hazard_where(self.arrived[index] >= 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
@@ -365,7 +365,7 @@ class Barriers:
         """Execute ``barrier.cluster.wait``."""
         machine = self.machine
         index = machine.index(lanes)
-        what = "waits at the cluster barrier before it has arrived"
+        what = "the thread waits at the cluster barrier before it has arrived"
         machine.hazard_where(self.arrived[index] < 0, "barrier", what, lanes)
         clusters = machine.cta_of[index] // machine.cluster_size
         for cluster in np.unique(clusters).tolist():
@@ -405,7 +405,7 @@ class Barriers:
             self.warp_joined(machine.index(converged), machine.joined)
 
     def warp_joined(self, lanes: Any, mask: Any) -> None:
-        """Synchronise the clocks of lanes that passed ``bar.warp.sync``, separately for each warp and mask."""
+        """Synchronise the vector clocks of lanes that passed ``bar.warp.sync``, separately for each warp and mask."""
         machine = self.machine
         warps = machine.warp_of[lanes]
         for warp in np.unique(warps):

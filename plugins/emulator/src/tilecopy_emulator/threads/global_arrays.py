@@ -31,17 +31,17 @@ class Reads:
 
     @property
     def flat(self) -> Any:
-        """The offsets of the chosen pieces, as a 1-D array."""
+        """The byte offsets at which the reads begin, as a 1-D array. Reads that ``chosen`` excludes are left out."""
         return (self.offsets if self.chosen is None else self.offsets[self.chosen]).ravel()
 
     def of_copy(self, copy: int, owner: dict[int, Any]) -> Reads:
-        """Return the reads of one cluster of the batch. ``owner`` maps numbers to operations in flight."""
+        """Return the part of these reads that one cluster makes. ``owner``: operations in flight by number."""
         here = slice(copy, copy + 1) if self.offsets.shape[1] > 1 else slice(1)
         chosen = None if self.chosen is None else self.chosen[:, here]
         return Reads(owner, self.offsets[:, here], self.size, chosen)
 
     def of_rows(self, rows: Any) -> Reads:
-        """Return the reads of the lanes at indices ``rows``."""
+        """Return the part of these reads that the lanes at indices ``rows`` make."""
         if len(self.offsets) in (1, len(rows)):
             return self
         chosen = None if self.chosen is None else self.chosen[rows]
@@ -84,7 +84,7 @@ class GlobalArray:
         self._noted[pages] = True
 
     def where(self, first: int, size: int = 1) -> str:
-        """Return text that names bytes of the array in a message, such as ``x bytes 4 to 7``."""
+        """Return the name that messages use for bytes of the array, for example ``x bytes 4 to 7``."""
         return bytes_of(self.name, first, size)
 
 
@@ -146,19 +146,19 @@ class GlobalMemory:
         return ""
 
     def leaks(self) -> list[str]:
-        """Return a note, in a list, if the kernel did not free all heap blocks, else an empty list."""
+        """Return a list with one note if the kernel did not free all heap blocks. Otherwise return an empty list."""
         size = sum(len(block.data) for block in self.heap.values())
         first = next(iter(self.heap.values())).name if self.heap else ""
         return [f"{len(self.heap)} heap blocks ({size} bytes) were not freed; the first is {first}"] if first else []
 
     def copy_writable(self, most: int) -> list[Any] | None:
-        """Return copies of the writable arrays, for :meth:`again`, if they have at most ``most`` bytes, else None."""
+        """Return copies of the writable arrays for :meth:`again`. Return None if they have more than ``most`` bytes."""
         if sum(len(array.data) for array in self.arrays if array.writable) > most:
             return None
         return [array.data.copy() if array.writable else None for array in self.arrays]
 
     def again(self, kept: list[Any]) -> GlobalMemory:
-        """Restore the writable arrays from ``kept``. Return a new memory without recorded accesses."""
+        """Restore the writable arrays from ``kept``. Return a :class:`GlobalMemory` without recorded accesses."""
         new = GlobalMemory()
         for old, before in zip(self.arrays, kept, strict=False):
             if before is not None:
@@ -188,7 +188,7 @@ def fetch(array: GlobalArray, offsets: Any, size: int) -> Any:
 
 
 def put(array: GlobalArray, offsets: Any, raw: Any) -> None:
-    """Write bytes at offsets in an array. ``raw`` has the shape of :func:`fetch`'s result."""
+    """Write bytes at offsets in an array. ``raw`` has the shape that :func:`fetch` returns."""
     size = raw.shape[-1]
     if size > 16:
         for part in range(0, size, 16):

@@ -34,7 +34,7 @@ class SharedVariable:
 
 @attrs.frozen(eq=False)
 class Location:
-    """The clock that a strong write releases. A thread that acquires the written bytes joins the clock.
+    """The vector clock that a strong write releases. A thread that acquires the written bytes merges it into its clock.
 
     ``clock``: of the writers; ``strength``: the scope of the release, see shadow.py; ``writer``: number of the last
     writing thread, in the grid, or in the unit for shared memory; ``shared``: whether the bytes are in shared memory.
@@ -80,7 +80,7 @@ class Lock:
 
 @attrs.define(eq=False)
 class HistoryEntry:
-    """A record of a strong write: the bytes (a row per cluster), the writer, the time, and the released clock."""
+    """A record of a strong write: the bytes (a row per cluster), the writer, the time and the released vector clock."""
 
     raw: Any
     key: int
@@ -91,7 +91,7 @@ class HistoryEntry:
 
 @attrs.frozen
 class RaceQuery:
-    """The earlier access of a race. A second run finds the instruction, which shadow memory does not record.
+    """The earlier access of a race. Shadow memory does not record its instruction, so a second run finds it.
 
     ``memory``: base of an array, or ``~first`` of the machine with the shared memory; ``cell``: of its shadow;
     ``stamp``: actor, time and strength, see shadow.py; ``writes``: whether it writes.
@@ -204,7 +204,7 @@ class Launch:
         self.executed = np.zeros(len(self.program.instructions) + 1, np.int64)
 
     def record(self, error: HazardError) -> None:
-        """Record the hazard of an error if few similar ones are recorded. For a race, record the earlier access too."""
+        """Record an error's hazard, unless enough similar ones are known. For a race, record the earlier access too."""
         if self.first_only and self.hazards:
             return
         hazard, sought, suspect = (error.details.get(name) for name in ("hazard", "sought", "suspect"))
@@ -248,6 +248,6 @@ class Launch:
         return self.cluster[0] * self.cluster[1] * self.cluster[2]
 
     def name_of(self, thread: int) -> str:
-        """Return text for messages, such as ``thread 3 of CTA (0,0,0)``, from a thread's number in the grid."""
+        """Return the name that messages use for a thread of the grid, for example ``thread 3 of CTA (0,0,0)``."""
         block = ",".join(map(str, self.blocks[thread // self.threads]))
         return f"thread {thread % self.threads} of CTA ({block})"

@@ -57,19 +57,19 @@ class Registers(Threads):
         self.unwritten: list[tuple[Lanes, Any]] = []
 
     def actor_name(self, actor: int, copy: int = 0) -> str:
-        """Return text that names the thread or operation with an actor number, as in shadow-memory stamps."""
+        """Return the name that messages use for the thread or mbarrier with a given actor number (see shadow.py)."""
         if actor < BARRIER_ACTOR:
             return self.name_of(actor, copy)
         return self.barrier_name(actor)
 
     def in_vain(self, at: int, pending: Pending, action: str, who: str = "") -> list[ReportedAccess]:
-        """Return report entries for an operation in flight: the instruction, and a wait for only older operations."""
+        """Return report entries for an operation in flight: its instruction, and a wait that does not cover it."""
         who, instructions = who or self.name_of(pending.lane), self.program.instructions
         waits = [self.report(instructions[pending.wait], who, "", relation=IN_VAIN)] if pending.wait >= 0 else []
         return [self.report(instructions[at], who, action), *waits]
 
     def read(self, name: str, lanes: Lanes) -> Any:
-        """Return a register's values as unsigned bits, in shape ``(lanes or 1, clusters or 1)``."""
+        """Return a register's values as unsigned bit patterns, in shape ``(lanes or 1, clusters or 1)``."""
         group = lanes is self.lanes and lanes is not FULL
         if group:
             values = self.recent.get(name)
@@ -137,7 +137,7 @@ class Registers(Threads):
         self.hazard("poison", f"{what} is read and was never written", lanes, position, at=at)
 
     def peek(self, read: Any, lanes: Lanes) -> tuple[Any, Any, Any]:
-        """Return a source's values with undefined bits as 0, and per lane the mask and the origin of undefined bits."""
+        """Return a source's values with undefined bits as 0, each lane's mask of undefined bits, and their origins."""
         index = np.array(self.index(lanes))
         self.trial, self.missing, self.whence = 0, np.zeros(len(index), np.uint64), np.zeros(len(index), np.int64)
         try:
@@ -192,7 +192,7 @@ class Registers(Threads):
         self.recent.clear()
 
     def write(self, name: str, lanes: Lanes, values: Any) -> None:
-        """Set a register. Values are truncated to the register's width. Arrays of callers are not modified."""
+        """Set a register. Values are truncated to the register's width. The caller's arrays are not modified."""
         if name == "_":
             return
         type = REGISTER_TYPES[self.program.register_bits[name]]
@@ -228,7 +228,7 @@ class Registers(Threads):
             defined[lanes] = True
 
     def write_many(self, names: list[str], lanes: Lanes, elements: Any) -> bool:
-        """Set several registers and return True if all running lanes execute the instruction, else return False.
+        """If all running lanes execute the instruction, set several registers and return True. Otherwise return False.
 
         ``names``: registers, as wide as the elements; ``lanes``: that execute; ``elements``: of shape (accesses, lanes,
         copies, length of the vector).
@@ -240,7 +240,7 @@ class Registers(Threads):
         return True
 
     def read_many(self, names: list[str], lanes: Lanes) -> Any:
-        """Return the stacked values of registers if the running lanes have cached all of them, else None."""
+        """Return the stacked values of registers. Return None if the running lanes have not cached all of them."""
         if lanes is not self.lanes or lanes is FULL:
             return None
         shape = (len(lanes), self.copies)

@@ -101,7 +101,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False,
         older: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Join the clocks of the strong writes whose values lanes read. ``older``: the result of :meth:`delay`."""
+        """Merge the clocks of strong writes into the clocks of lanes that read them. ``older``: see :meth:`delay`."""
         table: Any = self.shared if shared else self.machine.launch.locations
         older = older or {}
         if not table and not older:
@@ -130,7 +130,7 @@ class ReleaseAcquire:
         self, lanes: Lanes, access: AccessKind, places: Any, *, shared: bool = False, modify: bool = False,
         old: Any = None, new: Any = None,
     ) -> None:  # fmt: skip
-        """Store the clocks that strong writes release, for threads that acquire the written bytes later.
+        """Store the vector clocks that strong writes release, for threads that acquire the written bytes later.
 
         ``lanes``: that write; ``access``: its kind; ``places``: of the bytes; ``shared``: in shared memory; ``modify``: by
         an atomic operation, which continues the release sequence; ``old``: the bytes before (of an atomic), a row per
@@ -284,7 +284,7 @@ class ReleaseAcquire:
     def record(
         self, lanes: Lanes, places: Any, old: Any, new: Any, *, shared: bool = False, modify: bool = False
     ) -> None:
-        """Record the values that strong writes store, before :meth:`release`. ``modify``: True for an atomic."""
+        """Record the values that strong writes store. Call before :meth:`release`. ``modify``: True for an atomic."""
         machine = self.machine
         if not machine.launch.polls:
             return

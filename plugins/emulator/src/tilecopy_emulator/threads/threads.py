@@ -108,7 +108,7 @@ class Threads:
         return self.units if lanes is FULL else len(lanes)
 
     def index(self, lanes: Lanes) -> Any:
-        """Return the lane numbers as an array, also for ``FULL``."""
+        """Return the lane numbers as an array. ``FULL`` stands for all lanes."""
         return self.ids if lanes is FULL else lanes
 
     def rows(self, values: Any, lanes: Lanes) -> Any:
@@ -120,7 +120,7 @@ class Threads:
         return values if values.shape[0] == size else np.broadcast_to(values, (size, values.shape[1]))
 
     def stack(self, values: Iterable[Any], lanes: Lanes, axis: int = 0) -> Any:
-        """Stack values, each with one row per lane, along a new axis."""
+        """Stack values along a new axis, after each is broadcast to one row per lane."""
         return np.stack(np.broadcast_arrays(*(self.rows(value, lanes) for value in values)), axis)
 
     def uniform(self, values: Any, lanes: Lanes) -> Any:
@@ -143,7 +143,7 @@ class Threads:
             raise CopiesDiverged
 
     def name_of(self, lane: int, copy: int = 0) -> str:
-        """Return text for messages that names the thread of a lane."""
+        """Return the name that messages use for the thread of a lane."""
         return self.launch.name_of(int(self.grid_thread[lane, copy]))
 
     def symbol(self, name: str, lanes: Lanes) -> Any:
@@ -210,7 +210,7 @@ class Threads:
         )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
-        """Raise a hazard if an address, or a stride in bytes, is not a multiple of ``size_bytes``.
+        """Raise a hazard if an address or a byte stride is not a multiple of ``size_bytes``.
 
         ``lanes``: that have them; ``addresses``: unsigned, one row per lane, or one for all; ``size_bytes``: the number;
         ``what``: the text for the address, with ``{}`` for its digits.
@@ -231,7 +231,7 @@ class Threads:
             self.launch.notes.append(text)
 
     def instruction_of(self, lanes: Lanes, position: int, at: int = -1) -> Instruction:
-        """Return the instruction that a lane executes, or if ``at`` is given, the instruction at this index."""
+        """Return the instruction at index ``at``. By default, return the instruction that the lane executes."""
         instructions = self.program.instructions
         at = self.at if at < 0 else at
         if lanes is not None and lanes is self.many:
@@ -374,8 +374,8 @@ class Threads:
         waiting[index] = True
         come, alive = (np.bincount(group[x], minlength=int(group[-1]) + 1) for x in (waiting, self.status != DONE))
         live = alive[group[index]]
-        what = f"a warpgroup instruction must be executed by {WARPGROUP} threads, got a warpgroup with"
-        say = lambda at: f"{what} {int(live[at])} threads"  # noqa: E731
+        what = f"a warpgroup instruction must be executed by a warpgroup of {WARPGROUP} threads"
+        say = lambda at: f"{what}, got {int(live[at])} threads"  # noqa: E731
         self.hazard_where(live < WARPGROUP, "aligned", say, index)
         ready = waiting & (come == WARPGROUP)[group]
         ready_lanes = np.nonzero(ready)[0]
@@ -418,7 +418,7 @@ class Threads:
             warp = int(warps[np.argmax(bad)])
             at = int(np.argmax(self.warp_of[lanes] == warp))
             count = int(here[warp]).bit_count()
-            what = f"by all {int(alive[warp]).bit_count()} threads of the warp, got {count}"
-            self.hazard("aligned", f"an instruction with .aligned must be executed {what}", lanes, at)
+            what = f"got {count} of the warp's {int(alive[warp]).bit_count()} threads"
+            self.hazard("aligned", f"the whole warp must execute an instruction with .aligned, {what}", lanes, at)
         _, firsts = np.unique(self.warp_of[lanes], return_index=True)
         return lanes[firsts]
