@@ -74,7 +74,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run((1, 0), out=ARRAY.reshape(6, 4)),
             tc.RequestError,
-            "out must not overlap the array, because relayout cannot work in place; pass another buffer",
+            "out must not overlap the array, because relayout cannot work in place: pass another array",
         ),
         (
             lambda: run((1, 0), out=np.zeros((4, 6), np.float32)),

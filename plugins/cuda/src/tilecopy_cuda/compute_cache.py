@@ -20,7 +20,7 @@ _LEAST_FREE_BYTES = 1 << 20
 
 @frozen
 class ComputeCache:
-    """A frozen record of the settings of the driver's compute cache.
+    """A frozen record of the compute cache's settings.
 
     Attributes:
         folder: the folder of the cache.
@@ -52,7 +52,7 @@ class ComputeCache:
 
 def _problem(folder: Path) -> str:
     """Return the reason that the driver cannot write to a folder (or create it), or ""."""
-    remedy = "set CUDA_CACHE_PATH to a writable folder, or CUDA_CACHE_DISABLE=1 to disable the cache"
+    remedy = "set CUDA_CACHE_PATH to a writable folder, or disable the cache with CUDA_CACHE_DISABLE=1"
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
         if not existing.is_dir():

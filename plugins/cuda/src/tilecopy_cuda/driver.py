@@ -166,9 +166,7 @@ class Driver:
                 'executor="emulator" to see the PTX line, thread and address of a fault'
             )
         if int(code) in _CAPTURING:
-            code_text += (
-                ". A stream is being captured into a graph: launch the kernel once before the capture, and pass stream="
-            )
+            code_text += ". A stream is being captured into a graph: launch the kernel once before the capture, and pass the captured stream with stream="
         return LaunchError(f"{what}: {code_text}")
 
     def context_lost_error(self, what: str) -> LaunchError:

@@ -48,7 +48,7 @@ class _Module:
 
 @frozen(eq=False)
 class LoadedKernel:
-    """A kernel's function on a device. The function's module stays loaded while this object or a graph that captured the function exists."""
+    """A kernel's function on a device. Its module stays loaded while this object or a graph that launches it exists."""
 
     driver: Driver
     function: Any

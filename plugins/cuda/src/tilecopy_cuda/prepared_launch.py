@@ -183,7 +183,7 @@ class ReadyLaunch:
         return launch
 
     def launch_elsewhere(self, buffer: ParamBuffer, stream: Any, code: Any) -> None:
-        """Handle a failed launch. If only the current context was wrong, launch again; else raise LaunchError.
+        """Handle a failed launch. If another context was current, launch in the right one; else raise LaunchError.
 
         Asking for the current context before every launch costs a quarter of the call itself. The driver refuses a
         function of another context than the current one, and then nothing was launched.
@@ -198,7 +198,7 @@ class ReadyLaunch:
         if code:
             error = self.driver.error(what, code)
             if int(code) in NOT_CURRENT and self.driver.sticky_error is None:
-                raise LaunchError(f"{error}; the stream must belong to GPU {self.ordinal}, the GPU of the arguments")
+                raise LaunchError(f"{error}; the stream must belong to GPU {self.ordinal} like the arguments")
             if int(code) in CLUSTER_REFUSED and self.cluster > 1:
                 raise LaunchError(
                     f"{error}; GPU {self.ordinal} may not be able to hold the kernel's clusters of {self.cluster} CTAs: "
@@ -210,7 +210,7 @@ class ReadyLaunch:
 def ready_launch(
     driver: Driver, kernel: BuiltKernel, binding: Binding, ordinal: int, loaded: LoadedKernel, current: CurrentStream
 ) -> ReadyLaunch:
-    """Return a launch of a loaded kernel. Its buffer begins with the addresses, so that one write sets them all."""
+    """Return a launch of a loaded kernel. Its buffer begins with the array addresses, so one write sets them all."""
     arrays = [parameter.name for parameter in kernel.arrays]
     masks = tuple(parameter.align_bytes - 1 for parameter in kernel.arrays)
     others = [p for p in kernel.parameters if p.name not in binding.arrays]

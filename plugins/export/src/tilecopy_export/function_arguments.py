@@ -116,10 +116,10 @@ def key_of_symbol(symbol: Symbol) -> Key:
 def check_function_name(name: object) -> None:
     """Raise RequestError if a function name is invalid in C++, PTX or Python."""
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or name in _RESERVED:
-        raise RequestError(f"the name of a function must be a C++ identifier and not a keyword, got {short_repr(name)}")
+        raise RequestError(f"a function name must be a C++ identifier that is not reserved, got {short_repr(name)}")
     if "__" in name or (name[0] == "_" and name[1:2].isupper()):
         raise RequestError(
-            f"the name of a function must not contain '__' or begin with '_' and a capital letter, because C++ reserves such names, got {name!r}"
+            f"a function name must not contain '__' or begin with '_' and a capital letter, because C++ reserves such names, got {name!r}"
         )
 
 

@@ -10,7 +10,7 @@ from tilecopy_core.plugin import frozen
 
 @frozen
 class Rearrangement:
-    """A record of how a source's dimensions are split, permuted and merged into a destination's dimensions.
+    """A frozen record of how a source's dimensions are split, permuted and merged into a destination's dimensions.
 
     Attributes:
         split: for each dimension of the source, the extents that it splits into; () for a dimension that is removed.
@@ -39,11 +39,11 @@ class Rearrangement:
         return tuple(prod(group) for group in self.merge_extents)
 
     def source_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' source strides in the source's order. ``strides`` are the source's strides."""
+        """Return the split dimensions' source strides in source order, computed from the ``strides`` of the source."""
         return _split_strides(self.split, strides)
 
     def destination_strides(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the split dimensions' destination strides in source order. ``strides`` are of the destination."""
+        """Return the split dimensions' destination strides in source order, from the ``strides`` of the destination."""
         steps = dict(zip(self.order, _split_strides(self.merge_extents, strides), strict=True))
         return tuple(steps[index] for index in range(len(steps)))
 

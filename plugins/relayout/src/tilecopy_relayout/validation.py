@@ -62,7 +62,7 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refus
             refuse(f"the axis length {name} must be an integer of at least 0, got {short_repr(size)}")
         if extents.get(identifier, extent) != extent:
             refuse(
-                f"an axis must have one length, got {name}={extent} and {extents[identifier]} (Python normalizes names by NFKC)"
+                f"an axis must have one length, got {name}={extent} and {extents[identifier]} for names that are equal after NFKC normalization"
             )
         extents[identifier] = extent
     return extents

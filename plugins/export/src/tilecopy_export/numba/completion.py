@@ -44,7 +44,7 @@ def _of_barrier(text: str, kinds: tuple[Any, ...], name: str) -> Any:
             f"{name}: arguments must be an mbarrier and an integer, got {kinds}: pass the mbarrier as an array or a shared address"
         )
     if isinstance(barrier, types.Array) and barrier.dtype not in (types.int64, types.uint64):
-        raise TypingError(f"{name}: an mbarrier must be an array of int64 or uint64 (8 bytes), got {barrier}")
+        raise TypingError(f"{name}: an mbarrier array must have the dtype int64 or uint64, got {barrier}")
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         place = values[0]
@@ -108,5 +108,5 @@ def fence_mbarrier_init(typingctx: Any) -> Any:
 
 @intrinsic
 def cluster_sync(typingctx: Any) -> Any:
-    """Wait for all threads of the cluster."""
+    """Execute a barrier for all threads of the cluster."""
     return _of_nothing(f"{SYNC['cluster_arrive']}; {SYNC['cluster_wait']};")

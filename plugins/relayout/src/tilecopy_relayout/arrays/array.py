@@ -44,7 +44,7 @@ class SideArray:
 
     @property
     def place(self) -> str:
-        """A phrase for error messages that says where the array is, such as ``on GPU 0``."""
+        """Where the array is, in words for error messages, such as ``on GPU 0``."""
         return "in host memory" if self.device is None else f"on GPU {self.device}"
 
     def words(self, side: StridedMemory, dtype: str) -> Any:
@@ -55,7 +55,7 @@ class SideArray:
 
 
 def array_of(where: str, argument: Any) -> SideArray:
-    """Return the :class:`SideArray` of an array of any framework, or of an object with DLPack or an array interface."""
+    """Return the :class:`SideArray` for an array of any framework or an object with DLPack or an array interface."""
     kind: Any = type(argument)
     framework = framework_of(kind)
     argument = framework.unwrap(where, argument)

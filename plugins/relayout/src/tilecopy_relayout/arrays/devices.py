@@ -50,7 +50,7 @@ class CrossDeviceSync:
 
     @classmethod
     def of(cls, source: SideArray, destination: SideArray, launching: int) -> CrossDeviceSync | None:
-        """Return the record of the two GPUs' streams if the arrays are on different GPUs, else None."""
+        """Return the streams of both arrays' GPUs. Return None if both arrays are on the same GPU."""
         if source.device == destination.device:
             return None
         why_not = ""

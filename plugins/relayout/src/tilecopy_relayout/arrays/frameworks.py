@@ -75,7 +75,7 @@ class NumPy(Framework):
         return scalar
 
     def empty(self, array: Any, shape: Sequence[int], dtype: Any, stream: Any) -> Any:
-        """Return a new array from ``numpy.empty_like``. It keeps the subclass and attributes such as units."""
+        """Return a new array of the same class as ``array``, with its attributes, for example its physical units."""
         if type(array) in (np.ndarray, np.memmap):
             return np.empty(tuple(shape), dtype)
         try:
@@ -237,7 +237,7 @@ class Jax(Framework):
         return result
 
     def out_error(self, out: Any) -> str | None:
-        """Return the error message for ``out=``. Relayout cannot write to a JAX array."""
+        """Return the error message for a JAX array that is passed as ``out=``. JAX arrays are immutable."""
         return "JAX arrays are immutable: omit out=, and use the new array"
 
 

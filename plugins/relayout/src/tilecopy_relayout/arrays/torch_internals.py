@@ -56,7 +56,7 @@ def needs_torch_dispatch(tensor: torch.Tensor) -> bool:
 
 
 def group_by_name(name: str) -> Any:
-    """Return a process group by its name (``_resolve_process_group``, in torch 2.4 to 2.13)."""
+    """Return the process group that has this name (``_resolve_process_group``, in torch 2.4 to 2.13)."""
     return torch.distributed.distributed_c10d._resolve_process_group(name)
 
 

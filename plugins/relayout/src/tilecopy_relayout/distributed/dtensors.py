@@ -20,7 +20,7 @@ from .shards import dimension
 
 
 def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> Any:
-    """Relayout a DTensor with placements ``Shard`` and ``Replicate``. ``call.axes`` refers to the global tensor.
+    """Relayout a DTensor whose placements are ``Shard`` or ``Replicate``. ``call.axes`` refers to the global tensor.
 
     By default a sharded dimension stays sharded. At most one mesh dimension may shard another dimension than before.
     """

@@ -41,7 +41,7 @@ class Strides:
 
 @frozen
 class Shards:
-    """A frozen record of a relayout of a sharded array.
+    """A frozen record of a sharded relayout: the rearrangement, and how both arrays are divided among the ranks.
 
     ``cuts`` are the start of each rank's part of the array along ``shard_dim``, and the end. ``out_cuts`` are those of the result
     along ``out_shard_dim``.
@@ -127,7 +127,7 @@ def chunk_extents(extent: int, ranks: int) -> tuple[int, ...]:
 
 
 def cuts_of(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the start index of each part, and the end of the last part. ``extents`` are the extents of the parts."""
+    """Return the start index of each part, and the end of the last part. The parts have these extents."""
     return (0, *accumulate(extents))
 
 

@@ -147,12 +147,12 @@ class _Relayout(torch.autograd.Function):  # type: ignore[misc]  # torch may not
 
     @staticmethod
     def forward(array: torch.Tensor, axes: str, names: str, extents: list[int], executor: str) -> Any:
-        """Return the result of the operator."""
+        """Call the operator and return its result."""
         return torch.ops.tilecopy.relayout(array, axes, names, extents, executor)
 
     @staticmethod
     def jvp(ctx: Any, tangent: torch.Tensor, *_: None) -> Any:
-        """Return the relayout of the tangent."""
+        """Return the tangent of the result: the relayout of the array's tangent."""
         return _Relayout.apply(tangent, *ctx.carried)
 
     setup_context = staticmethod(_remember_inverse)

@@ -1,1 +1,1 @@
-"""Relayouts in one process, with checks of calls, transfers of host arrays in pieces, and cached launches."""
+"""Relayouts in one process: checks of calls, cached launches, and transfers of host arrays in pieces."""

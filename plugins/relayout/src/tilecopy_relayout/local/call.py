@@ -61,7 +61,7 @@ class RelayoutCall(NamedTuple):
 
 @frozen(eq=False)
 class CheckedLaunch:
-    """A frozen record of the launch of a checked call on device arrays."""
+    """A frozen record of a checked call on device arrays and its launch."""
 
     launch: DeviceLauncher
     words: RelayoutSpec
@@ -148,7 +148,7 @@ def checked_result(name: str, result: Any, source: SideArray, shape: tuple[int, 
         )
     if overlaps(source_memory, memory):
         raise RequestError(
-            f"{name} must not overlap the array, because relayout cannot work in place; pass another buffer"
+            f"{name} must not overlap the array, because relayout cannot work in place: pass another array"
         )
     return facts
 
@@ -170,6 +170,6 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
 
 
 def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
-    """Return a launcher of a relayout on GPUs, planned for the alignments of ``source`` and ``destination``."""
+    """Return a launcher of a relayout on GPUs, planned for the alignments of these addresses."""
     plan = planner.plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
     return cast("DeviceLauncher", plan.bind("cuda", gpus))

@@ -58,7 +58,7 @@ def boxes(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def default_memory_bytes(executor: str) -> int | None:
-    """Return the memory limit for a piece's source and result: 80% of free GPU memory. Return None on the emulator."""
+    """Return the byte limit of a piece's source plus result: 80% of free GPU memory. Return None on the emulator."""
     if executor != "cuda":
         return None
     with driver().active(driver().current_device()):

@@ -62,7 +62,7 @@ class RelayoutPlan:
         return BEST_SHARE / self.cost.total
 
     def explain(self) -> str:
-        """Return a text that describes the dimensions, the tiling with its expected cost, and the kernel's copies."""
+        """Return a description of the dimensions, the tiling with its expected cost, and the kernel's copies."""
         problem, factors = self.problem, attrs.asdict(self.cost).items()
         dims = [
             f"  {extent} elements {'backwards ' if n in problem.reversed else ''}"
@@ -198,7 +198,7 @@ def _best_kernel(problem: Problem, target: str) -> tuple[Tiling, tc.BuiltKernel]
 
 
 def choose(problem: Problem) -> tuple[Tiling, TilingCost]:
-    """Return the tiling with the least expected cost and the cost of this tiling. Of equal costs, the first wins."""
+    """Return the tiling with the least expected cost and the cost of this tiling. For equal costs, the first wins."""
     tilings = candidates(problem)
     if len(tilings) == 1:
         return tilings[0], cost_of(problem, tilings[0])

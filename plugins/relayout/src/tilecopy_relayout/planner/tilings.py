@@ -139,7 +139,7 @@ class LayoutMode:
 
 @frozen
 class ThreadValueLayout:
-    """A frozen record of the elements of a box that each thread moves.
+    """A frozen record of which elements of a box each thread moves.
 
     Attributes:
         modes: the modes of each dimension, innermost first.
@@ -189,7 +189,7 @@ def dims_by_stride(problem: Problem, side: Side) -> tuple[int, ...]:
 
 
 def vector(problem: Problem, dim: int, side: Side) -> int:
-    """Return the elements per vector: the widest vectors along a dimension that are aligned everywhere in the array."""
+    """Return how many elements a vector along a dimension can have if every vector in the array must be aligned."""
     steps, align = (problem.src, problem.src_align) if side == "src" else (problem.dst, problem.dst_align)
     if steps[dim] != 1:
         return 1
