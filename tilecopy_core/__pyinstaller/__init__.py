@@ -1,4 +1,4 @@
-"""The PyInstaller hook of tilecopy. PyInstaller finds it by the entry-point group ``pyinstaller40``."""
+"""The PyInstaller hook of tilecopy. PyInstaller finds it through the entry-point group ``pyinstaller40``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU architectures: names, PTX ISA versions, shared-memory limits."""
+"""GPU architectures: names, PTX ISA versions and shared-memory limits."""
 
 from __future__ import annotations
 

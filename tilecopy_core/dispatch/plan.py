@@ -366,8 +366,14 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         if isinstance(partition, Outcome):
             outcomes.append(partition)
             continue
-        ignored = f"is ignored: {plugin.name} does not take it, and the copy is correct without it"
-        left_out = [Note("option", f"option {name} {ignored}") for name in request.options if name not in seen.options]
+        left_out = [
+            Note(
+                "option",
+                f"option {name} is ignored: {plugin.name} does not take it, and the copy is correct without it",
+            )
+            for name in request.options
+            if name not in seen.options
+        ]
         outcomes += [
             _outranked_outcome(other, theirs, plugin, priority, demanded) for theirs, other, _ in accepted[place + 1 :]
         ]

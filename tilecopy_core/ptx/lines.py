@@ -125,7 +125,7 @@ _TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
 
 @frozen(eq=False)
 class Label:
-    """A frozen record of a label."""
+    """A frozen record of a label in PTX text."""
 
     name: str
     statement: int = 0

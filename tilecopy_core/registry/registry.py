@@ -328,7 +328,7 @@ class Registry:
             self._loaded[wrapper.source] = Plugin(wrapper.source, "broken", reason)
             self._warned.add((wrapper.source,))
             self._tables.clear()
-        warn_outside(f"wrapper {wrapper.name} is set aside: {reason}")
+        warn_outside(f"hook wrapper {wrapper.name} is set aside: {reason}")
 
     def report_fault(self, plugin: Plugin, hook: str, fault: str) -> None:
         """Warn once that a hook of a variant failed and the copy goes to the next variant."""
