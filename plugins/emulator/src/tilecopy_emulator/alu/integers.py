@@ -441,7 +441,8 @@ def _nth_set(mask: Any, base: Any, offset: Any) -> Any:
     wanted = np.broadcast_to(offset.view(np.int32), shape).astype(np.int64)
     undefined = (start > 31) | (wanted == -(1 << 31))
     if undefined.any():
-        raise UndefinedResultError("fns must have a base of at most 31 and an offset above -2147483648", undefined)
+        got = f"got a base of {start[undefined][0]} and an offset of {wanted[undefined][0]}"
+        raise UndefinedResultError(f"fns must have a base up to 31 and an offset above -2147483648, {got}", undefined)
     position, remaining = np.full(shape, -1, np.int64), np.maximum(np.abs(wanted), 1)
     for distance in range(32):
         place = start + distance * np.sign(wanted)

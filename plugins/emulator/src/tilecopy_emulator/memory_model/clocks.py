@@ -127,7 +127,7 @@ class VectorClocks:
         return row
 
     def covers(self, lanes: Any, keys: Any, columns: Any, times: Any) -> Any:
-        """Return True for each lane whose vector clock has at least the lane's time at the lane's CTA and column."""
+        """For each lane, return True if its time in :meth:`known_times` is at least its time in ``times``."""
         if len(times) and int(times.max()) <= int(self.floor.min()):  # a barrier of all threads came after them
             same_cta = keys == lanes // self.threads + self.first
             if same_cta.all() and int(columns.max()) < self.threads:
@@ -135,7 +135,7 @@ class VectorClocks:
         return self.known_times(lanes, keys, columns) >= times
 
     def known_times(self, lanes: Any, keys: Any, columns: Any) -> Any:
-        """Return one time from each lane's vector clock: the time at the lane's CTA (``keys``) and column."""
+        """For each lane, return the time of its vector clock for the CTA in ``keys`` and the column in ``columns``."""
         ctas = lanes // self.threads
         have = np.zeros(len(lanes), np.int64)
         same_cta = np.nonzero(keys == ctas + self.first)[0]

@@ -46,7 +46,7 @@ def _bar(instruction: Instruction, program: Program) -> Step:
     if kind == "red":
         reduce = next(part for part in opcode if part in ("popc", "and", "or"))
         if len(operands) not in (3, 4):
-            raise refuse(instruction, "expected a result, a barrier number, optionally a thread count, and a predicate")
+            raise refuse(instruction, f"{opcode[0]}.red has 3 operands, or 4 with a thread count, got {len(operands)}")
         write = writer(operands.pop(0), "u32" if reduce == "popc" else "pred", instruction, program)
         vote = reader(operands.pop(), "pred", instruction, program)
     if not 1 <= len(operands) <= 2 or (kind == "arrive" and len(operands) < 2):

@@ -55,7 +55,7 @@ class _Move:
         return len(self.lane) * self.bytes // 128
 
     def to_lanes(self, rows: Any) -> Any:
-        """Convert matrix rows (rows, clusters, elements) to lane values of shape (lanes, clusters, elements)."""
+        """Convert matrix rows of shape (rows, clusters, elements) to lane values (lanes, clusters, elements)."""
         copies = rows.shape[1]
         flat = rows.reshape(-1, self.tiles * self.rows, copies, rows.shape[2]).swapaxes(2, 3)
         elements = np.empty((len(flat), 32, len(self.lane) // 32, copies), rows.dtype)

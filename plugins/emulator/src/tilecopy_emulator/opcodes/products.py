@@ -54,7 +54,7 @@ class Fragment:
         return self.type if self.type in ("f32", "f64", "s32") else "b32"
 
     def values(self, words: Any) -> Any:
-        """Convert words (registers, groups, threads, clusters) to values of shape (groups, clusters, rows, columns)."""
+        """Convert words of shape (registers, groups, threads, clusters) to values (groups, clusters, rows, columns)."""
         values = values_of(words, self.type)
         count = self.per_register
         elements = values[self.element // count, :, self.thread, :, self.element % count]  # (elements, groups, copies)

@@ -135,7 +135,7 @@ def _demand_address(
             raise refuse(instruction, f"expected an address of {width} bits, got the register {base} of {have} bits")
     elif not base or is_constant(base):
         if spaces != ("local",):
-            raise refuse(instruction, "a constant address is allowed only in .local memory")
+            raise refuse(instruction, f"a constant address must be in .local memory, got [{base or operand.offset}]")
     else:
         base_space = spaces_of(program).get(base, "param")
         if base_space not in {space.partition("::")[0] for space in spaces or _SPACES[:3]}:

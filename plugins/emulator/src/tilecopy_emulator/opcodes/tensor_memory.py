@@ -381,7 +381,7 @@ def _dealloc(machine: Machine, lanes: Lanes, opcode: Any, taddr: Reader, count: 
         mine = memory.allocated.get(cta, [])
         matches = [a for a in mine if (a.base, a.columns) == (base, size)]
         if not matches:
-            have = ", ".join(f"{a.columns} at column {a.base}" for a in mine) or "none"
+            have = ", ".join(f"{a.columns} columns at {a.base}" for a in mine) or "none"
             machine.hazard("tensor", f"dealloc must free an allocation ({have}), got {size} columns at {base}", one)
         if matches[0].warp != warp:
             machine.hazard("tensor", "a warp must deallocate only its own columns, got columns of another warp", one)

@@ -70,7 +70,7 @@ class _MmaKind:
         step = 8 if m == 64 and not integers else 16
         for wrong, what in (
             (word & _RESERVED, f"reserved bits must be zero in a dense product, got 0x{word & _RESERVED:08x}"),
-            (not (a and b and d), f"A, B and D must have types that {kind} supports"),
+            (not (a and b and d), f"A, B and D must have valid types, got {a or '?'}, {b or '?'} and {d or '?'}"),
             (d == "f16" and "bf16" in (a, b), "D must not be f16 if A or B is bf16"),
             (m not in wanted, f"M must be {' or '.join(map(str, wanted))}, got {m}"),
             (
