@@ -51,13 +51,11 @@ _FAR = {"other op": "only for {}", "other memory": "only for other memory pairs"
 
 
 def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
-    """Return a dict from reasons to the outcomes of variants that lower other copies or were not asked."""
+    """Return a dict from reasons to the outcomes, by name, of variants that lower other copies or were not asked."""
     others = ", ".join(other_op for other_op in OPS if other_op != op)
-    outcomes_by_kind: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.kind in _FAR:
-            outcomes_by_kind.setdefault(_FAR[outcome.kind].format(others), []).append(outcome)
-    return outcomes_by_kind
+    by_name = sorted(outcomes, key=lambda outcome: outcome.name)
+    outcomes_by_kind = {why: [outcome for outcome in by_name if outcome.kind == kind] for kind, why in _FAR.items()}
+    return {why.format(others): group for why, group in outcomes_by_kind.items() if group}
 
 
 def no_variant(

@@ -199,9 +199,9 @@ class Registry:
             return Plugin(source, "incompatible", f"{source.owner}: {source.needs}, or {source.advice}")
         if clash := _clash(source, claimants):
             return Plugin(source, "duplicate", clash)
+        if op and not self.strict and _first_party(source) and known_variants()[source.name].op != op:
+            return Plugin(source, "other op")  # also if it is loaded, so that outcomes have one order
         if source not in self._loaded:
-            if op and not self.strict and _first_party(source) and known_variants()[source.name].op != op:
-                return Plugin(source, "other op")
             self._loaded[source] = self._load(source)
         return self._loaded[source]
 

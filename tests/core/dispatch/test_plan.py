@@ -139,6 +139,19 @@ def test_explain_has_at_most_ten_lines() -> None:
     assert "v7 (reason 7); " in said
 
 
+def test_an_explanation_does_not_depend_on_which_variants_are_imported() -> None:
+    """A copy imports the first-party variants of its op alone; ``plugins`` and the strict mode import all."""
+    installed, strict = tc.Registry(), tc.Registry(environ={"TILECOPY_STRICT": "1"})
+    first = plan(installed)
+    assert {plugin.status for plugin in installed.table("copy").plugins} == {"ready", "other op"}
+    assert {plugin.status for plugin in installed.plugins()} == {"ready"}
+    for later in (plan(installed), plan(strict)):
+        assert later.explain() == first.explain() and later.declined == first.declined
+    for demanded in ("tma", "bulk"):
+        with pytest.raises(tc.NoVariantError, match=mentions(demanded, "copy_async")):
+            plan(tc.Registry(), variant=demanded)
+
+
 def test_dispatch_writes_no_ptx() -> None:
     code = (
         "import sys, tilecopy_core.dispatch.plan, tilecopy_core.registry; assert 'tilecopy_core.ptx' not in sys.modules"
