@@ -167,9 +167,9 @@ def _mma(instruction: Instruction, program: Program) -> Step:
     if len(types) == 2:  # for f16, the opcode has only the types of the accumulators
         types = [types[0], "f16", "f16", types[1]]
     if len(types) != 4 or ("satfinite" in opcode and types[0] != "s32"):
-        raise refuse(instruction, "this form of wmma.mma is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     if types[1] == "f64" and any(part in ("rz", "rm", "rp") for part in opcode):
-        raise refuse(instruction, "this form of wmma.mma is not supported")
+        raise refuse(instruction, f"the form '{instruction.spelled}' is not supported")
     of = [_Fragment.of(matrix, shape, type) for matrix, type in zip("dabc", types, strict=True)]
     groups = [names_of(operand, x.registers, instruction) for operand, x in zip(instruction.operands, of, strict=True)]
     writers = [writer(name, of[0].width, instruction, program) for name in groups[0]]
