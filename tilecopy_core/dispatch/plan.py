@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from ..description.record_checks import (
-    not_as_declared,
-    of_another_kind,
-    options_missing,
-    why_not_threads,
-    why_other_op,
-)
+from ..description.record_checks import not_as_declared, of_another_kind, options_missing, why_not_threads
 from ..description.request import Accept, CopyRequest, Decline, check_request
 from ..description.scope import ActiveThreads, Scope
 from ..description.subbyte_elements import in_bytes
@@ -418,8 +412,8 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
         if plugin.status == "wrapper":
             continue
         if plugin.status == "other op":
-            lowers = known_variants()[plugin.name].op
-            others.append(Outcome(plugin.name, "other op", why_other_op(lowers, request)))
+            known: Any = known_variants()[plugin.name]  # a record with the same fields
+            others.append(Outcome(plugin.name, "other op", of_another_kind(known, request) or ""))
         elif plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))
