@@ -229,7 +229,7 @@ class TileLayout:
         return self.with_iters([it for owned in groups for it in owned]), separators
 
     def by_dimension(self, shape: tuple[int, ...]) -> list[list[Iter]]:
-        """Return the fused iters of each dimension of a shape. Raises LayoutError as :meth:`group` does."""
+        """Return the layout's iters for each dimension of a shape, with contiguous iters fused. Raises LayoutError as :meth:`group` does."""
         if shape == tuple([it.extent for it in self.shard]):
             return [[it] if it.extent > 1 else [] for it in self.shard]
         pending = list(fuse(self.shard))

@@ -148,7 +148,7 @@ class CudaExecutor:
             call("cuFuncSetAttribute", function, which, size, what=what)
         if kernel.cluster is not None and prod(kernel.cluster) > 8:
             which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            what = f"kernel {kernel.name}: cannot allow the non-portable cluster size of {prod(kernel.cluster)} CTAs"
+            what = f"kernel {kernel.name}: the driver must allow clusters of {prod(kernel.cluster)} CTAs, more than the portable 8"
             call("cuFuncSetAttribute", function, which, 1, what=what)
         return function
 

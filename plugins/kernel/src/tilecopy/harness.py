@@ -178,7 +178,7 @@ class HarnessMemory:
 
 
 class Harness:
-    """A kernel that is being recorded around one copy.
+    """A harness: a kernel builder that records a kernel that runs one copy.
 
     A subclass sets ``memories``, ``regions`` and ``mbarrier``.
 

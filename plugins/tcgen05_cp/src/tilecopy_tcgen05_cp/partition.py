@@ -328,7 +328,7 @@ def _joined_units(
     apart = {(b[0] - a[0], b[1] - a[1]) for a, b in zip(units[::2], units[1::2], strict=False)}
     distance = next((far for column, far in apart if column == per_unit), -1)
     if len(units) % 2 or len(apart) != 1 or distance % UNIT_BYTES or not 0 <= distance < 2**18:
-        return f"{request.dst}: each row of {shape.name} must have two 16-byte units at one common distance in the source, got {len(units)} units at distances of {sorted({far for _, far in apart})} bytes"
+        return f"{request.dst}: each row of {shape.name} must have two 16-byte units, the same number of bytes apart in every row of the source, got {len(units)} units, {sorted({far for _, far in apart})} bytes apart"
     crossing = any((first_byte + at) % pitch_bytes + 32 > pitch_bytes for _, at in units[::2])
     if index and (distance != UNIT_BYTES or crossing):
         return f"{request.src}: the two 16-byte units of a row of {shape.name} must be adjacent in one row of the {name} swizzle, got a distance of {distance} bytes{' across two rows' * crossing}"

@@ -96,7 +96,7 @@ def _why_not_plain(request: CopyRequest, own: TileLayout, there: TileLayout) -> 
     if any(isinstance(it.stride, Expr) for it in (*there.shard, *there.replica)):
         return f"{tensor.buffer.name}: strides must be known when the kernel is built, got {there}"
     if any(symbol.register != "%tid.x" for symbol in symbols_of(there.offset_on(TLane))):
-        return f"{tensor}: the first lane must be known when the kernel is built, because a warp can only access 32 lanes, got lane {there.offset_on(TLane)}"
+        return f"{tensor}: the first lane must be known when the kernel is built, got lane {there.offset_on(TLane)}: each warp accesses its own 32 lanes"
     if any(it.axis == TCol for it in there.replica):
         return f"{tensor.buffer.name} must not have replicas along TCol, because an instruction copies each register once, got {there}"
     if any(it.axis == m for it in own.replica):

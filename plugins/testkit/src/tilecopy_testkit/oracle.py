@@ -33,7 +33,7 @@ def addresses(extents: Sequence[int], strides: Sequence[int], offset: int = 0) -
 
 
 def swizzle_address(address: Any, per_element: int, swizzle_len: int, atom_len: int) -> Any:
-    """Return a swizzled address: XOR ``swizzle_len`` bits from bit ``per_element`` with bits ``atom_len`` higher."""
+    """Return an address whose ``swizzle_len`` bits from bit ``per_element`` are XORed with the bits ``atom_len`` above."""
     high = address >> per_element
     low = address & ((1 << per_element) - 1)
     return ((high ^ ((high >> atom_len) & ((1 << swizzle_len) - 1))) << per_element) | low

@@ -49,9 +49,9 @@ SPAN_BYTES = {"none": 0, "32B": 32, "64B": 64, "128B": 128, "128B_atom_32B": 128
 
 @frozen
 class DimensionPiece:
-    """A frozen record of ``extent`` coordinates along dimension ``dim`` of the global region, in steps of ``unit``.
+    """A frozen record of one dimension of a box: ``extent`` elements along the global region's dimension ``dim``.
 
-    In shared memory, before the swizzle, they are ``shared`` elements apart.
+    Their coordinates are ``unit`` apart. In shared memory, before the swizzle, they are ``shared`` elements apart.
     """
 
     dim: int

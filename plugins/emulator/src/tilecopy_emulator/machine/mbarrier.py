@@ -362,7 +362,7 @@ class Mbarriers:
     def wait(  # noqa: C901, PLR0912, PLR0915 (every form of a wait)
         self, lanes: Lanes, places: Any, wanted: Any, *, parity: bool, blocks: bool, relaxed: bool, cluster: bool
     ) -> Any:
-        """Execute a wait. Return a mask of lanes whose phase is complete, and a mask of running lanes or None for all.
+        """Execute a wait. Return the masks of the lanes whose phase is complete and of the running lanes (None: all run).
 
         A wait may fail although the phase is complete. It does so once for a lane that does not know it yet, to show
         waits without a loop. ``try_wait`` suspends lanes that wait again.

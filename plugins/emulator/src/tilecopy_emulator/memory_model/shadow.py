@@ -180,7 +180,7 @@ class ShadowMemory:
         return new
 
     def read(self, cells: Any, stamps: Any, judge: Judge, *, remember: bool = True) -> None:
-        """Check that reads of cells race with no earlier write, and record the reads. ``stamps``: one per cell.
+        """Check that reads of cells do not race with an earlier write, and record them. Each cell has its stamp in ``stamps``.
 
         Raises:
             Conflict: it races with an earlier write.

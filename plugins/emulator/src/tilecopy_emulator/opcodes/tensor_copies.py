@@ -365,7 +365,7 @@ def _publish(instruction: Instruction, program: Program) -> Step:
         targets, sources = machine.rows(target(machine, index), index), machine.rows(source(machine, index), index)
         _, firsts, warps = np.unique(machine.warp_of[index], return_index=True, return_inverse=True)
         bad = (targets != targets[firsts][warps]).any(axis=1) | (sources != sources[firsts][warps]).any(axis=1)
-        machine.hazard_where(bad, "aligned", "all threads of a warp must have the same source and destination", index)
+        machine.hazard_where(bad, "aligned", "all threads of a warp must give one source and one destination", index)
         raw = _load_map(machine, index[firsts], "shared", sources[firsts])
         _store_map(machine, index[firsts], "global", targets[firsts], raw)
         machine.order.fence(index[firsts], (TENSORMAP,))

@@ -574,7 +574,7 @@ class TensorMapParameter(ComputedParameter):
         address = binding.addresses[array.name] + start_elem * array.dtype.bytes
         if address % 16:
             raise LaunchError(
-                f"kernel {binding.kernel}, argument {array.name}: the address of a tensor map must be a multiple of 16 bytes, got 0x{address:x}"
+                f"kernel {binding.kernel}, argument {array.name}: for a tensor map the array's address must be a multiple of 16 bytes, got 0x{address:x}"
             )
         return binding.encode_map(
             TensorMapArgs(

@@ -221,7 +221,7 @@ class Jax(Framework):
             return zeros.block_until_ready()
 
     def finalize(self, array: Any, result: Any, stream: Any) -> Any:
-        """Wait for the stream, and return the result. It is committed to a device or weakly typed like ``array``."""
+        """Wait for the stream and return the result. The result is committed to a device if ``array`` is, and weakly typed if ``array`` is."""
         import jax
 
         with _as_typed(array):

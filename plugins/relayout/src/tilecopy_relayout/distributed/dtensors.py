@@ -26,7 +26,7 @@ def relayout_dtensor(call: RelayoutCall, placements: Sequence[Any] | None) -> An
     """
     array = call.array
     call.refuse(
-        "DTensors do not support this argument, because a process has only a shard: omit it", "out", "stream", "device"
+        "a DTensor does not support it, because each process holds only its shard: omit it", "out", "stream", "device"
     )
     mesh = array.device_mesh
     moved = call.rearrangement()

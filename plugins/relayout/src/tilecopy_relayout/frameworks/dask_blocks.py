@@ -28,7 +28,7 @@ def relayout_blocks(call: RelayoutCall) -> Any:
     if not isinstance(array, da.Array):
         raise RequestError(f"array must be a Dask array, got a {type(array).__name__} of Dask")
     call.refuse(
-        "Dask arrays do not support this argument, because they are computed later: omit it", "out", "stream", "device"
+        "a Dask array does not support it, because its blocks are computed later: omit it", "out", "stream", "device"
     )
     if any(math.isnan(extent) for extent in array.shape):
         raise RequestError(f"array must have known chunks, got shape {array.shape}: call array.compute_chunk_sizes()")
