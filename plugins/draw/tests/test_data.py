@@ -45,13 +45,13 @@ def test_who_moves_what_is_what_the_partition_says(name):
 )
 def test_every_element_comes_from_its_own(name):
     data = draw(getattr(cases, name)(), "banks" if name == "transposed" else None).data
-    assert data["came_from"] == list(range(len(data["came_from"])))
+    assert data["source_of"] == list(range(len(data["source_of"])))
 
 
 @pytest.mark.parametrize("name", ["edge", "tma"])
 def test_what_lies_outside_comes_from_nowhere(name):
     data = draw(getattr(cases, name)()).data
-    assert data["came_from"] == [*range(12 * 64), *[-1] * (4 * 64)]
+    assert data["source_of"] == [*range(12 * 64), *[-1] * (4 * 64)]
     assert data["source"]["element_bytes"][12 * 64 :] == [-1] * 256
     assert data["source"]["element_bytes"][0] == 48 * 128
     read = accesses(data, "source")["read"].sum()
@@ -130,7 +130,7 @@ def test_registers_to_registers(kind):
         assert found["register"] == [place["m"] for place in places]
         labels += [f"t{place['laneid']} r{place['m']}" for place in places]
     assert re.findall(r">(t\d+ r\d+)<", picture.svg) == labels
-    assert picture.data["came_from"] == list(range(256))
+    assert picture.data["source_of"] == list(range(256))
     assert "shfl.sync.bfly.b32" in picture.svg
 
 
@@ -143,7 +143,7 @@ def test_tensor_memory(store):
     assert data["registers"] == {"thread": lanes.tolist(), "register": columns.tolist()} == data[other]["registers"]
     found = accesses(data, side)
     assert np.array_equal(np.unique(found["byte"]), np.unique(data[side]["element_bytes"]))
-    assert np.array_equal(found["byte"] // 2048, found["thread"]) and data["came_from"] == list(range(2048))
+    assert np.array_equal(found["byte"] // 2048, found["thread"]) and data["source_of"] == list(range(2048))
 
 
 def test_owners_of_a_store_are_those_of_a_load():
@@ -189,7 +189,7 @@ def test_a_copy_of_one_warp_of_several():
     row = k.warp_id()
     k.warp.copy(tile[row, :], A[row, :])
     data = draw(k.build(target="sm_90a", grid=1).plans[0]).data
-    assert accesses(data, "source")["thread"].max() < 32 and data["came_from"] == list(range(32))
+    assert accesses(data, "source")["thread"].max() < 32 and data["source_of"] == list(range(32))
 
 
 def test_sizes_known_at_launch():
@@ -200,7 +200,7 @@ def test_sizes_known_at_launch():
     first = k.block_id() * 16
     k.cta.copy(tile[:, :], A[first : first + 16, :], outside="zero")
     data = draw(k.build(target="sm_90a", grid=((M + 15) // 16,)).plans[0]).data
-    assert data["values"]["M"] == 16 and data["came_from"] == list(range(1024))
+    assert data["values"]["M"] == 16 and data["source_of"] == list(range(1024))
 
 
 def test_a_wrong_copy_is_no_picture(monkeypatch):
@@ -229,7 +229,7 @@ def test_a_size_that_never_holds_the_box_has_its_largest_value():
     M = tc.symbol("M", lower=1, upper=12, multiple_of=3)
     tile, A = memory("shared", (16, 64), "float16", "tile"), memory("global", (M, 64), "float16", "A")
     data = draw(tc.plan(tile[:, :], A[0:16, :], scope=tc.cta(64), target="sm_90a", outside="zero")).data
-    assert data["values"] == {"M": 12} and data["came_from"].count(-1) == 4 * 64
+    assert data["values"] == {"M": 12} and data["source_of"].count(-1) == 4 * 64
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -302,6 +302,6 @@ def test_what_atomics_write_is_drawn(exchanging):
     tile = tc.Buffer((32, 32), "float32", space="shared", name="tile")
     plan = tc.plan(array[:, :], tile[:, :], scope=tc.warp(), target="sm_90a", variant=exchanging)
     data = draw(plan).data
-    assert data["came_from"] == list(range(1024))
+    assert data["source_of"] == list(range(1024))
     for side in ("source", "destination"):
         assert sorted(accesses(data, side)["byte"].tolist()) == list(range(0, 4096, 4))

@@ -160,7 +160,7 @@ def test_the_command_draws(tmp_path):
     assert (tmp_path / "copy.svg").read_text().startswith("<svg")
     assert command(*COPY).output.startswith("<svg")
     told = json.loads(command(*COPY, "--json", "-o", str(tmp_path / "copy.png")).output)
-    assert told["output"].endswith("copy.png") and told["variant"] == "gmem_smem" and len(told["came_from"]) == 1024
+    assert told["output"].endswith("copy.png") and told["variant"] == "gmem_smem" and len(told["source_of"]) == 1024
     words = ["--op", "copy_async", "--variant", "tma", "--scope", "thread", "--json"]
     assert json.loads(command(*COPY[:2], *words).output)["kind"] == "bulk"
     assert ">t31<" in command(*COPY, "--select", "warp 0", "--kind", "moves", "--width", "1200").output

@@ -43,8 +43,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
         plan = fake_planner.plan_of(*arguments)
         assert plan.target == "sm_90"
 
-        def bind(executor: str | None, gpus: Any) -> fake_planner.Bound:
-            assert executor == "cuda" and gpus.source == gpus.destination == gpus.launching
+        def bind(executor: str | None, placement: Any) -> fake_planner.Bound:
+            assert executor == "cuda" and placement.source == placement.destination == placement.launching
 
             def launch(source: int, result: int, stream: Any) -> None:
                 found.launches.append((source, result, stream))

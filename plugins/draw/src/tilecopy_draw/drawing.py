@@ -179,4 +179,4 @@ def data_of(trace: CopyTrace) -> dict[str, Any]:
             threads, registers, _ = registers_of(trace, side)
             trace_data["registers"] = {"thread": threads.tolist(), "register": registers.tolist()}
             trace_data[side.name]["registers"] = trace_data["registers"]
-    return trace_data | {"came_from": trace.source_of.tolist()}
+    return trace_data | {"source_of": trace.source_of.tolist()}

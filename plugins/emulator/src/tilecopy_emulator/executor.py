@@ -95,7 +95,7 @@ class EmulatorExecutor:
         try:
             return run_grid(
                 program, grid=host.binding.grid, block=program.block or (kernel.threads, 1, 1), cluster=kernel.cluster,
-                parameters=parameters, memory=memory, origin_of=kernel.source_location, index_assertions=checks,
+                parameters=parameters, memory=memory, source_location=kernel.source_location, index_assertions=checks,
                 pool=[(a.name, a.offset_bytes, a.size_bytes) for a in kernel.allocations], **self._options,
             )  # fmt: skip
         except HazardError:

@@ -157,13 +157,13 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
     program: Program, *, grid: Dim3, block: Dim3, cluster: Dim3 | None, parameters: Mapping[str, bytes],
     memory: GlobalMemory, pool: Sequence[tuple[str, int, int]] = (), dynamic_shared_bytes: int = 0,
     profile: bool = False, progress: Callable[[int, int], None] | None = None,
-    origin_of: Callable[[int], str] | None = None, index_assertions: Sequence[IndexAssertion] = (), allow: Sequence[str] = (),
+    source_location: Callable[[int], str] | None = None, index_assertions: Sequence[IndexAssertion] = (), allow: Sequence[str] = (),
     observer: Observer | None = None, variables: Mapping[str, bytes] | None = None, all_hazards: bool = False,
 ) -> Report:  # fmt: skip
     """Run every CTA of a grid.
 
     ``parameters``: the bytes of each parameter; ``variables``: the bytes of module variables that the caller sets, by their PTX names;
-    ``memory``: has the arrays of the arguments; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``origin_of``: from
+    ``memory``: has the arrays of the arguments; ``pool``: buffers inside dynamic shared memory (name, offset, bytes); ``source_location``: from
     a PTX line to the statement that emitted it; ``index_assertions``: registers whose values must be within bounds, with the line that
     defines them. For the other parameters see :func:`~tilecopy_emulator.run_ptx`.
     """
@@ -199,7 +199,7 @@ def run_grid(  # noqa: C901, PLR0915 (one launch from its arguments to its repor
         memory.cell = cells[1]
         launch = Launch(
             program, *compiled, grid, block, shape, blocks, memory, table, in_shared, shared_bytes, *cells,
-            sections(program), local_owner, profile, observes, origin_of or (lambda line: ""), base,
+            sections(program), local_owner, profile, observes, source_location or (lambda line: ""), base,
         )  # fmt: skip
         launch.dynamic_shared_bytes, launch.total_shared_bytes = dynamic_shared_bytes, total_bytes
         launch.single = profile or observer is not None

@@ -35,7 +35,7 @@ class Plan:
     spec: RelayoutSpec
     target: str
 
-    def bind(self, executor: str | None, gpus: Any = None) -> Callable[[Any, Any, Any], None]:
+    def bind(self, executor: str | None, placement: Any = None) -> Callable[[Any, Any, Any], None]:
         return Bound(self._on_pointers) if executor == "cuda" else self._on_arrays
 
     def _on_arrays(self, source: Any, result: Any, stream: Any) -> None:

@@ -122,7 +122,7 @@ class Launch:
         profile: count memory transactions.
         observer: called for every access and transfer, or None.
         single: execute instructions one by one, because an observer or a query looks at each.
-        origin_of: PTX line -> the statement of the builder, or "".
+        source_location: PTX line -> the statement of the builder, or "".
         version: incremented with every change that another thread could see.
         operations: number of asynchronous operations so far; writing: those in flight that write global memory, by number.
         locations: address -> the clock of its last strong write; locks: address -> lock;
@@ -159,7 +159,7 @@ class Launch:
     local_owner: NDArray[np.int32]
     profile: bool = False
     observer: Any = None
-    origin_of: Callable[[int], str] = lambda line: ""
+    source_location: Callable[[int], str] = lambda line: ""
     shared_base: int = 0
     time: Time = attrs.Factory(Time)
     version: int = 0

@@ -206,7 +206,7 @@ class Threads:
         """Return a hazard report's entry for an instruction, with the statement that emitted the instruction."""
         line = instruction.line
         return ReportedAccess(
-            thread, action, line, instruction.text, instruction.place, origin=self.launch.origin_of(line), **more
+            thread, action, line, instruction.text, instruction.place, origin=self.launch.source_location(line), **more
         )
 
     def demand_aligned(self, lanes: Lanes, addresses: Any, size_bytes: int, what: str) -> None:
@@ -225,7 +225,7 @@ class Threads:
     def note(self, message: str) -> None:
         """Add a note about the current instruction to the launch. The same note is added only once."""
         instruction = self.program.instructions[self.at]
-        origin = self.launch.origin_of(instruction.line)
+        origin = self.launch.source_location(instruction.line)
         text = f"{message} (PTX line {instruction.line}: {instruction.text}{', ' if origin else ''}{origin})"
         if text not in self.launch.notes:
             self.launch.notes.append(text)

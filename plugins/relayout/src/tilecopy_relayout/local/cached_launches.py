@@ -37,7 +37,7 @@ class _CachedLaunch:
         strides: the strides of a new torch tensor for the result, or None.
         result_facts: the facts of a new result, as its reader returns them.
         current: a function that returns the framework's current stream.
-        across: orders the work of two GPUs if the sides are on two, else None.
+        sync: orders the work of two GPUs if the sides are on two, else None.
         low, high: the sides may overlap if the destination's address minus the source's is between these, in bytes.
     """
 
@@ -51,7 +51,7 @@ class _CachedLaunch:
     dtype: Any
     framework: Framework
     out_framework: Framework
-    across: CrossDeviceSync | None
+    sync: CrossDeviceSync | None
     low: int
     high: int
 
@@ -66,12 +66,12 @@ class _CachedLaunch:
 
     def launch_first(self, source: int, destination: int, stream: Any) -> None:
         """Launch at addresses for which ``launches`` has no entry. Raise CacheMissError if an address is misaligned."""
-        across = self.across
+        sync = self.sync
         if (source | destination) & self.mask:
             raise CacheMissError
-        if across and stream is not None and driver().device_of_stream(stream) not in (None, across.here[0]):
+        if sync and stream is not None and driver().device_of_stream(stream) not in (None, sync.here[0]):
             raise CacheMissError
-        with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
+        with nullcontext(stream) if sync is None or stream is not None else sync.stream() as current:
             self.launch(source, destination, current)
 
 
@@ -158,7 +158,7 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
     (first, last), (out_first, out_last) = relative.byte_bounds, out_relative.byte_bounds
     launches: Mapping[int, Any] = checked.launch.launches
     current: Callable[[], Any] = current_stream(source, destination)
-    if checked.across is not None:  # each launch orders the streams of both GPUs: launch_first
+    if checked.sync is not None:  # each launch orders the streams of both GPUs: launch_first
         launches, current = {}, lambda: None
     kept = _CachedLaunch(
         checked.launch,
@@ -171,7 +171,7 @@ def _keep(call: RelayoutCall, checked: CheckedLaunch) -> None:
         source.dtype,
         source.framework,
         destination.framework,
-        checked.across,
+        checked.sync,
         first - out_last,
         last - out_first,
     )

@@ -68,7 +68,7 @@ class CheckedLaunch:
     rearrangement: Rearrangement
     source: SideArray
     destination: SideArray
-    across: CrossDeviceSync | None
+    sync: CrossDeviceSync | None
 
 
 def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> Any:
@@ -89,17 +89,17 @@ def run_call(call: RelayoutCall, on_launch: Callable[[CheckedLaunch], None]) -> 
                 side, out_side = words.sides
                 move_in_pieces(source.words(side, words.dtype), destination.words(out_side, words.dtype), executor)
     else:
-        gpus = DevicePlacement.of(source.device, destination.device, stream, call.device)
-        across = CrossDeviceSync.of(source, destination, gpus.launching)
-        if stream is None and across is None:
+        placement = DevicePlacement.of(source.device, destination.device, stream, call.device)
+        sync = CrossDeviceSync.of(source, destination, placement.launching)
+        if stream is None and sync is None:
             stream = current_stream(source, destination)()
         if words is not None:
             addresses = source.memory.start, destination.memory.start
-            launch = launcher_of(words, gpus, *addresses)
-            with nullcontext(stream) if across is None or stream is not None else across.stream() as current:
+            launch = launcher_of(words, placement, *addresses)
+            with nullcontext(stream) if sync is None or stream is not None else sync.stream() as current:
                 launch(*addresses, current)
-            if call.device is None and gpus.launching == source.device:
-                on_launch(CheckedLaunch(launch, words, moved, source, destination, across))
+            if call.device is None and placement.launching == source.device:
+                on_launch(CheckedLaunch(launch, words, moved, source, destination, sync))
     if new:
         return source.framework.finalize(call.array, result, stream)
     destination.framework.mark_written(call.out)
@@ -169,7 +169,7 @@ def words_of(source: StridedMemory, moved: Rearrangement, out: StridedMemory) ->
     return RelayoutSpec(extents, tuple(step // word for step in src), tuple(step // word for step in dst), word)
 
 
-def launcher_of(words: RelayoutSpec, gpus: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
+def launcher_of(words: RelayoutSpec, placement: DevicePlacement, source: int, destination: int) -> DeviceLauncher:
     """Return a launcher of a relayout on GPUs, planned for the alignments of these addresses."""
-    plan = planner.plan_of(words, target_of_gpu(gpus.launching), align_of(source), align_of(destination))
-    return cast("DeviceLauncher", plan.bind("cuda", gpus))
+    plan = planner.plan_of(words, target_of_gpu(placement.launching), align_of(source), align_of(destination))
+    return cast("DeviceLauncher", plan.bind("cuda", placement))

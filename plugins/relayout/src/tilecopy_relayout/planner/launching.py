@@ -24,12 +24,12 @@ class DeviceLauncher:
 
     Attributes:
         plan: a function that returns a :class:`~tilecopy_relayout.planner.plan.RelayoutPlan` for two alignments in bytes.
-        gpus: the GPUs of the memory.
+        placement: the GPUs of the memory.
         launches: :func:`low_bits` of both addresses -> the launch of their plan and its base offsets in bytes.
     """
 
     plan: Callable[[int, int], Any]
-    gpus: DevicePlacement
+    placement: DevicePlacement
     launches: dict[int, tuple[Callable[..., None], int, int]] = attrs.field(factory=dict)
 
     def __call__(self, source: int, destination: int, stream: Any) -> None:
@@ -37,8 +37,8 @@ class DeviceLauncher:
         key = low_bits(source, destination)
         if key not in self.launches:
             plan = self.plan(align_of(source), align_of(destination))
-            operands = _operands(plan, source, destination, gpus=self.gpus)
-            launch = plan.kernel.launch_by_address(*operands, device=self.gpus.launching, executor="cuda")
+            operands = _operands(plan, source, destination, placement=self.placement)
+            launch = plan.kernel.launch_by_address(*operands, device=self.placement.launching, executor="cuda")
             self.launches[key] = launch, *plan.base_offsets
         launch, src_bytes, dst_bytes = self.launches[key]
         launch((source + src_bytes, destination + dst_bytes), stream)
@@ -87,11 +87,11 @@ def align_of(address: int) -> int:
     return min(WIDEST_BYTES, address & -address) if address else WIDEST_BYTES
 
 
-def _operands(plan: Any, src: int, dst: int, *, gpus: DevicePlacement | None = None) -> list[SimpleNamespace]:
+def _operands(plan: Any, src: int, dst: int, *, placement: DevicePlacement | None = None) -> list[SimpleNamespace]:
     """Return the arguments of a plan's kernel, on the host or on GPUs, from the addresses of the caller's first elements."""
     problem, (src_bytes, dst_bytes) = plan.problem, plan.base_offsets
-    name = "__array_interface__" if gpus is None else "__cuda_array_interface__"
-    devices = (None, None) if gpus is None else (gpus.source, gpus.destination)
+    name = "__array_interface__" if placement is None else "__cuda_array_interface__"
+    devices = (None, None) if placement is None else (placement.source, placement.destination)
     addresses = src + src_bytes, dst + dst_bytes
     operands = []
     for n, (address, side) in enumerate(zip(addresses, problem.sides, strict=True)):

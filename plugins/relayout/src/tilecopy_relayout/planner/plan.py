@@ -82,14 +82,14 @@ class RelayoutPlan:
             ]
         )
 
-    @checked(executor=EXECUTOR, gpus=optional(instance_of("a DevicePlacement", DevicePlacement)))
-    def bind(self, executor: str, gpus: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
+    @checked(executor=EXECUTOR, placement=optional(instance_of("a DevicePlacement", DevicePlacement)))
+    def bind(self, executor: str, placement: DevicePlacement | None = None) -> Callable[[Any, Any, Any], Any]:
         """Return a function that performs the planned relayout.
 
         Args:
             executor: with ``"cuda"``, the function takes the addresses of both first elements in device memory and a stream;
                 with ``"emulator"``, it takes two NumPy arrays and None.
-            gpus: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.arrays.devices.DevicePlacement`). By default the driver finds
+            placement: for ``"cuda"``, the GPUs of all addresses (:class:`~tilecopy_relayout.arrays.devices.DevicePlacement`). By default the driver finds
                 the GPU of each address. The source's GPU launches; if the addresses are on two GPUs, the stream's GPU launches.
 
         If addresses are multiples of fewer bytes than planned, the first call with them makes another plan.
@@ -100,14 +100,14 @@ class RelayoutPlan:
         plan = partial(plan_of, self.spec, str(self.kernel.target))
         if executor == "emulator":
             return lambda source, destination, _: move_on_host(plan, self.spec, source, destination)
-        if gpus is not None:
-            return DeviceLauncher(plan, gpus)
+        if placement is not None:
+            return DeviceLauncher(plan, placement)
         launcher_on = cache(partial(DeviceLauncher, plan))
 
         def launch(source: int, destination: int, stream: Any) -> None:
             low_bits(source, destination)  # raises if one is not an address
-            gpus = DevicePlacement.of(driver().device_of(source), driver().device_of(destination), stream)
-            launcher_on(gpus)(source, destination, stream)
+            placement = DevicePlacement.of(driver().device_of(source), driver().device_of(destination), stream)
+            launcher_on(placement)(source, destination, stream)
 
         return launch
 

@@ -15,7 +15,7 @@ QUARTER = 4
 """A variant is named if it needs less than the instructions divided by this."""
 
 
-def explained(plan: Plan) -> list[tuple[str, str]]:
+def explanation(plan: Plan) -> list[tuple[str, str]]:
     """Return the lines ``cost`` and ``better`` as pairs (name, text), or [] if the cost cannot be counted."""
     try:
         plan_cost = cost(plan)
