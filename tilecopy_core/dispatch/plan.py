@@ -180,9 +180,9 @@ class Plan:
             ("chosen", f"{self._chosen()} Package: {self.package}."),
             ("split", f"{self.summary}; at edges: {self.edge_summary}" if self.edge_summary else self.summary),
             *costs,
-            ("completes", "; ".join([self.completion, *self.completion_steps])),
+            ("completion", "; ".join([self.completion, *self.completion_steps])),
             ("note", "; ".join(filter(None, notes))),
-            ("not", self._not_chosen()),
+            ("declined", self._not_chosen()),
         ]
         return "\n".join(f"{name}: {' '.join(text.split())}" for name, text in rows if text)
 

@@ -317,18 +317,18 @@ def test_an_option_given_to_the_wrong_variant_is_never_dropped() -> None:
     fallen = plan(installed, active=IN_A_KERNEL)
     assert fallen.variant == "plain" and "chosen: plain (priority 1). Package" in fallen.explain()
     assert (
-        "not: v (option bar is required in a kernel but was not given; it must be the number of a barrier)"
+        "declined: v (option bar is required in a kernel but was not given; it must be the number of a barrier)"
         in fallen.explain()
     )
 
 
 def test_what_completes_a_copy_is_data() -> None:
     said = plan(registry(source("v", variant("v"))))
-    assert said.completion == "barrier" and "completes: barrier; the copying threads" in said.explain()
+    assert said.completion == "barrier" and "completion: barrier; the copying threads" in said.explain()
     grouped = plan(registry(source("v", variant("v", op="copy_async", completion="cp_async_group"))), op="copy_async")
     assert grouped.completion_steps == COMPLETIONS["cp_async_group"]
     steps = "; ".join(grouped.completion_steps)
-    assert f"completes: cp_async_group; {steps}" in grouped.explain()
+    assert f"completion: cp_async_group; {steps}" in grouped.explain()
     own = variant("v", op="copy_async", completion="doorbell", completion_steps=["ring", "wait"])
     assert plan(registry(source("v", own)), op="copy_async").completion_steps == ("ring", "wait")
     silent = plan(registry(source("v", variant("v", op="copy_async"))), op="copy_async")

@@ -141,7 +141,7 @@ class BuiltKernel:
 
     def _repr_html_(self) -> str:
         rows = [(plan.variant, plan.summary, plan.completion) for plan in self.plans]
-        return html_table(rows, ("variant", "split", "completes"), repr(self))
+        return html_table(rows, ("variant", "split", "completion"), repr(self))
 
     @property
     def arrays(self) -> tuple[ArrayParameter, ...]:
