@@ -11,11 +11,16 @@ from .request import IN_A_KERNEL, CopyRequest, Variant, why_not_shared
 def of_another_kind(variant: Variant, request: CopyRequest) -> str | None:
     """Return a message if a variant does not support the request's op, memory spaces or target, else None."""
     if variant.op != request.op:
-        return f"the variant lowers only {variant.op}, but the op of the request is {request.op}"
+        return why_other_op(variant.op, request.op)
     if request.spaces not in variant.spaces:
         pair, taken = "{} -> {}".format(*request.spaces), ", ".join(f"{s} -> {d}" for s, d in variant.spaces)
         return f"the variant copies {taken}, but this copy is {pair}"
     return variant.why_not_on(request.target)
+
+
+def why_other_op(op: str, requested: str) -> str:
+    """Return the message for a variant whose op is not the requested op."""
+    return f"the variant lowers only {op}, but the op of the request is {requested}"
 
 
 def why_not_threads(request: CopyRequest) -> Mapping[str, str | None]:

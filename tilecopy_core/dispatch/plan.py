@@ -332,7 +332,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
     candidates, others = _candidates_of(table, request, demanded)
     for name in demanded:
         named = table.plugin_named(name)
-        if named is not None and named.variant is None and named.status not in ("disabled", "other op"):
+        if named is not None and not named.is_variant and named.status != "disabled":
             reason = named.reason or "the plugin wraps the hooks of variants and cannot lower a copy"
             raise PluginError(f"variant {short_repr(name)} cannot be used: {reason}")
         if named is None and name not in known_variants():
@@ -407,13 +407,12 @@ def _candidates_of(table: Table, request: CopyRequest, demanded: tuple[str, ...]
         return table.sifted[key]
     candidates: list[Plugin] = []
     others: list[Outcome] = []
-    taken = {plugin.name for plugin in table.plugins if plugin.variant is not None}
+    taken = {plugin.name for plugin in table.plugins if plugin.is_variant}
     for plugin in table.plugins:
         if plugin.status == "wrapper":
             continue
         if plugin.status == "other op":
-            known: Any = known_variants()[plugin.name]  # a record with the same fields
-            others.append(Outcome(plugin.name, "other op", of_another_kind(known, request) or ""))
+            others.append(Outcome(plugin.name, "other op", plugin.reason))
         elif plugin.variant is None:
             name = f"{plugin.name} ({plugin.source.owner})" if plugin.name in taken else plugin.name
             others.append(Outcome(name, "set aside", plugin.reason))

@@ -106,7 +106,7 @@ def _missing_metadata() -> str:
 def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
     """Return a message about an option that no installed variant of the op takes, or ""."""
     op, named = request.op, [table.plugin_named(name) for name in demanded]
-    if demanded and not any(plugin is not None and plugin.variant is not None for plugin in named):
+    if demanded and not any(plugin is not None and plugin.is_variant for plugin in named):
         return ""
     takers: dict[str, set[str]] = {}
     for plugin in table.plugins:

@@ -91,10 +91,9 @@ def forget_distributions() -> None:
 
 def _modification_ns(entry: str) -> int:
     """Return the modification time of an entry of ``sys.path``, or 0 if it does not exist."""
-    try:
+    with suppress(OSError, ValueError):
         return Path(entry).stat().st_mtime_ns
-    except (OSError, ValueError):
-        return 0
+    return 0
 
 
 @lru_cache(maxsize=4)
@@ -102,10 +101,13 @@ def _read(
     declaring: str, path: tuple[str, ...], times_ns: tuple[int, ...], finders: tuple[int, ...]
 ) -> list[Installed]:
     """Return the distributions on a path, cached for the modification times of its folders and the metadata finders."""
+    with LOCK:
+        from importlib.metadata import Distribution
+
     copies: dict[str, list[_Copy]] = {}
     for folder_name, location, metadata in _metadata_on(path):
         match = _FOLDER_NAME.fullmatch(folder_name)
-        name = match["name"] if match else _header(metadata).get("name", [""])[0] if metadata else ""
+        name = match["name"] if match else _header(metadata or Distribution.at(location)).get("name", [""])[0]
         if _NAME.fullmatch(name):
             version = (match["version"] if match else None) or "0"
             copies.setdefault(canonical(name), []).append((location, version, metadata))
@@ -115,14 +117,13 @@ def _read(
 
 def _metadata_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, Distribution | None]]:
     """Yield name and location of each folder of metadata on a path, and the metadata itself if it is elsewhere."""
-    with LOCK:
-        from importlib.metadata import DistributionFinder
+    from importlib.metadata import DistributionFinder
 
     for finder in sys.meta_path:  # folders are listed here, in a fifth of the time that the standard library takes
         for entries in zip(path, strict=True) if finder is PathFinder else [path]:
             names = _names_in(entries[0]) if finder is PathFinder else None
-            for name in names or ():
-                yield name, f"{entries[0] or '.'}{os.sep}{name}", None
+            folder = str(Path(entries[0])) + os.sep if names and Path(entries[0]) != Path() else ""
+            yield from ((name, folder + name, None) for name in names or ())
             context = DistributionFinder.Context(path=list(entries))
             for metadata in _metadata_of(finder, context) if names is None else ():
                 info = getattr(metadata, "_path", None)
@@ -132,7 +133,7 @@ def _metadata_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, Distribution
 def _metadata_of(finder: Any, context: DistributionFinder.Context) -> list[Distribution]:
     """Return the distributions that a finder of ``sys.meta_path`` lists on a path."""
     try:
-        return list(getattr(finder, "find_distributions", lambda _: ())(context))
+        return list(find(context)) if (find := getattr(finder, "find_distributions", None)) else []
     except Exception as error:
         kind = finder if isinstance(finder, type) else type(finder)
         name = f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"
@@ -141,11 +142,10 @@ def _metadata_of(finder: Any, context: DistributionFinder.Context) -> list[Distr
 
 def _names_in(folder: str) -> list[str] | None:
     """Return the names of metadata in a folder, or None for an egg and for what cannot be listed."""
-    try:
+    with suppress(OSError, ValueError):
         names = os.listdir(folder or ".")  # noqa: PTH208 - names alone
-    except OSError:
-        return None
-    return None if folder.lower().endswith(".egg") else [name for name in names if name.lower().endswith("-info")]
+        return None if folder.lower().endswith(".egg") else [name for name in names if name.lower().endswith("-info")]
+    return None
 
 
 def _declares(text: str, copy: _Copy) -> bool:

@@ -47,6 +47,11 @@ class Plugin:
     name: str = attrs.field(init=False, repr=False, default=attrs.Factory(lambda p: p.source.name, takes_self=True))
     record: Variant = attrs.field(init=False, repr=False, default=attrs.Factory(lambda p: p.variant, takes_self=True))
 
+    @property
+    def is_variant(self) -> bool:
+        """True for a variant that can be asked, here or for copies of another op."""
+        return self.status in ("ready", "other op")
+
 
 class _Hooks:
     """The hooks of a plugin object alone, compared by identity whatever the object's own ``==`` says."""

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import pluggy
 
+from ..description.record_checks import why_other_op
 from ..description.request import Variant
 from ..errors import PerformanceWarning, PluginError, RequestError, did_you_mean, instance_of, short_repr, tuple_of
 from ..errors.attrs_classes import frozen
@@ -157,10 +158,11 @@ class Registry:
                 plugins = [self._outcome(source, claims.get(source.name, []), disabled, op) for source in sources]
             finally:
                 self._loading = False
-            plugins.sort(key=lambda p: (p.variant is None, -(p.variant.priority if p.variant else 0), p.name))
+            plugins.sort(key=lambda p: (not p.is_variant, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                excludes_core = plugin.status == "incompatible" and plugin.source.needs
-                if excludes_core or plugin.status in ("broken", "duplicate"):
+                if plugin.status in ("broken", "duplicate") or (
+                    plugin.status == "incompatible" and plugin.source.needs
+                ):
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
@@ -199,8 +201,12 @@ class Registry:
             return Plugin(source, "incompatible", f"{source.owner}: {source.needs}, or {source.advice}")
         if clash := _clash(source, claimants):
             return Plugin(source, "duplicate", clash)
-        if op and not self.strict and _first_party(source) and known_variants()[source.name].op != op:
-            return Plugin(source, "other op")  # also if it is loaded, so that outcomes have one order
+        known = known_variants().get(source.name)
+        installed = _first_party(source) and source.name not in self._registered
+        if op and known is not None and known.op != op and installed and not self.strict:
+            return Plugin(
+                source, "other op", why_other_op(known.op, op)
+            )  # also if it is loaded: outcomes have one order
         if source not in self._loaded:
             self._loaded[source] = self._load(source)
         return self._loaded[source]

@@ -125,7 +125,8 @@ def test_one_thread_that_issues_what_a_tensor_copy_does_at_once() -> None:
     assert plan.notes[0].text in plan.explain() and plan.notes[0].text in str(warned[0].message)
     assert "\nbetter: bulk needs" in plan.explain(), "of two that need as few, tma too, the one that the note names"
     assert (
-        "\ndeclined: tma (option mbar is required but was not given; it must be one mbarrier of the CTA, " in plan.explain()
+        "\ndeclined: tma (option mbar is required but was not given; it must be one mbarrier of the CTA, "
+        in plan.explain()
     )
     (told,) = warned
     assert "the line that is warned of" in linecache.getline(told.filename, told.lineno)

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 import tilecopy as tc
 from tilecopy_test_helpers.mentions import mentions
 from tilecopy_test_helpers.scripted_variants import BAR, ODD, LibraryError, build, plan, registry, source, variant
 
 from tilecopy_core.description.request import COMPLETIONS, Option
-from tilecopy_core.registry import PluginWarning
+from tilecopy_core.registry import PluginWarning, installed_sources
 
 
 def test_priority_then_name_decide_and_partition_and_emit_go_to_the_winner_alone() -> None:
@@ -150,6 +151,34 @@ def test_an_explanation_does_not_depend_on_which_variants_are_imported() -> None
     for demanded in ("tma", "bulk"):
         with pytest.raises(tc.NoVariantError, match=mentions(demanded, "copy_async")):
             plan(tc.Registry(), variant=demanded)
+
+
+@pytest.mark.filterwarnings("ignore:variant tma is set aside")
+def test_a_variant_of_another_op_is_named_as_an_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is imported or not, and though another package claims its name."""
+    for sources in ((), (source("tma", variant("tma"), package="acme-evil"),)):
+        installed = tc.Registry((*installed_sources("tilecopy.variants.v1"), *sources))
+        for _ in range(2):
+            with pytest.raises(tc.RequestError, match=mentions("bogus")):
+                plan(installed, variant="tma", bogus=1)
+            with pytest.raises(tc.NoVariantError, match=mentions("tma", "copy_async")):
+                plan(installed, variant="tma")
+            assert plan(installed, variant=("tma", "gmem_smem")).variant == "gmem_smem"
+            names = [outcome.name for outcome in plan(installed).outcomes]
+            assert len(names) == len(set(names)) and "tma" in names
+            installed.plugins()
+    moved = attrs.evolve(plan(installed), variant="tma")
+    with pytest.raises(tc.PluginError, match=mentions("tma", "copy_async")):
+        moved.emit(None, None)
+    monkeypatch.setattr(sys, "path", [])  # what is installed cannot be read any more
+    assert plan(installed, target="sm_80").variant == "gmem_smem"
+
+
+def test_a_registered_variant_with_the_name_of_another_op_is_asked() -> None:
+    installed = tc.Registry()
+    installed.unregister("tma")
+    installed.register(variant("tma", priority=99), name="tma", package="tilecopy-tma")
+    assert plan(installed).variant == "tma"
 
 
 def test_dispatch_writes_no_ptx() -> None:

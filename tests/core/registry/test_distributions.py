@@ -167,3 +167,36 @@ def test_a_copy_that_an_installed_variant_declines_by_name_reads_no_packages(mon
     assert not searches
     declined("late_copy")
     assert searches
+
+
+@pytest.mark.parametrize("again", ["{}/", "{}/.", "{}"])
+def test_a_folder_that_is_on_the_path_twice_counts_once(
+    again: str, package: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = package("site", "acme_one", "1.0", "one = acme").parent
+    monkeypatch.setattr(sys, "path", [*sys.path, again.format(site)])
+    (one,) = [installed for installed in distributions() if installed.name == "acme-one"]
+    assert not one.other_versions and not one.shadowed
+
+
+@pytest.mark.parametrize("folder", ["acme_copy-1.0-1.dist-info", "acme--1.0.dist-info", "acme-1.0-dev.dist-info"])
+def test_a_folder_with_an_unusual_name_has_the_name_in_its_metadata(folder: str, package: Callable[..., Path]) -> None:
+    location = package("site", "acme_one", "1.0", "one = acme")
+    location.rename(location.with_name(folder))
+    assert sources() == [("one", "acme-one 1.0")]
+
+
+def test_a_finder_without_distributions_is_skipped_and_a_path_with_a_null_byte_is_refused(
+    package: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package("site", "acme_one", "1.0", "one = acme")
+
+    class Silent:
+        find_spec = staticmethod(lambda *_: None)
+        find_distributions = None
+
+    monkeypatch.setattr(sys, "meta_path", [Silent, *sys.meta_path])
+    assert sources() == [("one", "acme-one 1.0")]
+    monkeypatch.setattr(sys, "path", ["no\0folder", *sys.path])
+    with pytest.raises(PluginError, match=mentions("PathFinder")):
+        sources()
