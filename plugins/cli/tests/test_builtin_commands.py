@@ -888,7 +888,7 @@ GOOD: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, str]]] = {
         ("in.npy", "out.npy"),
         {
             "--axes": "(a p) b -> p a b",
-            "--axis": "p=4",
+            "--size": "p=4",
             "--max-memory": "4096",
             "--target": "sm_90",
             "--executor": "emulator",

@@ -70,7 +70,7 @@ def test_a_permutation(stored: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_pattern_in_pieces_as_json(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = stored.with_name("out.npy")
-    words = (stored, out, "--axes", "a (b c) d -> (d a) c b", "--axis", "b=2", "--max-memory", "0.1KiB", "--json")
+    words = (stored, out, "--axes", "a (b c) d -> (d a) c b", "--size", "b=2", "--max-memory", "0.1KiB", "--json")
     said = json.loads(ran(capsys, *words, "--executor", "emulator"))
     assert same(out, A.reshape(6, 2, 4, 5).transpose(3, 0, 2, 1).reshape(30, 4, 2))
     assert (said["shape"], said["result_shape"], said["bytes"]) == ([6, 8, 5], [30, 4, 2], 960)
@@ -182,7 +182,7 @@ def test_what_is_refused(stored: Path, capsys: pytest.CaptureFixture[str]) -> No
         (("--axes", "a b -> b a"), "(6, 8, 5)"),
         (("--axes", "2,1,0", "--max-memory", "much"), "'much'"),
         (("--axes", "2,1,0", "--max-memory", "0"), "got '0'"),
-        (("--axes", "2,1,0", "--axis", "p"), "'p'"),
+        (("--axes", "2,1,0", "--size", "p"), "'p'"),
         (("--axes", "2,1,0", "--executor", "cudda"), "did you mean cuda"),
         ((), "--axes"),
     ):

@@ -30,17 +30,17 @@ def number_of_bytes(ctx: click.Context, option: click.Parameter, text: str | Non
     return count or None
 
 
-def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
-    """Parse strings of the form ``NAME=LENGTH``. Return a dict from axis name to length."""
-    lengths: dict[str, int] = {}
+def axis_extents(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
+    """Parse strings of the form ``NAME=EXTENT``. Return a dict from axis name to extent."""
+    extents: dict[str, int] = {}
     for text in texts:
         match = re.fullmatch(r"([^\W\d]\w*)=([0-9]{1,19})", text)
         if match is None:
-            raise click.BadParameter(f"must be NAME=LENGTH, such as p=4, got {short_repr(text)}")
-        if match[1] in lengths:
-            raise click.BadParameter(f"each axis must have exactly one length, got {', '.join(texts)}")
-        lengths[match[1]] = int(match[2])
-    return lengths
+            raise click.BadParameter(f"must be NAME=EXTENT, such as p=4, got {short_repr(text)}")
+        if match[1] in extents:
+            raise click.BadParameter(f"each axis must have exactly one extent, got {', '.join(texts)}")
+        extents[match[1]] = int(match[2])
+    return extents
 
 
 @click.command("relayout", cls=ResultCommand, short_help="Permute, split and merge the dimensions of an array file.")
@@ -50,12 +50,12 @@ def axis_lengths(ctx: click.Context, option: click.Parameter, texts: tuple[str, 
     "--axes", required=True, help="A permutation, such as 0,2,3,1, or a pattern, such as 'b c h w -> b h w c'."
 )
 @click.option(
-    "--axis",
+    "--size",
     "sizes",
     multiple=True,
-    callback=axis_lengths,
-    metavar="NAME=LENGTH",
-    help="Length of an axis of the pattern, for example p=4.",
+    callback=axis_extents,
+    metavar="NAME=EXTENT",
+    help="Extent of an axis of the pattern, for example p=4.",
 )
 @click.option(
     "--max-memory",
@@ -82,7 +82,7 @@ def relayout_command(source: Path, destination: Path, **options: Any) -> Result:
 
     \b
       tilecopy relayout IN.npy OUT.npy --axes 0,2,3,1
-      tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --axis p=4
+      tilecopy relayout IN.npy OUT.npy --axes "b (h p) w -> b h w p" --size p=4
     """
     with progress_bar("bytes") as progress:
         outcome = relayout_file(source, destination, progress=progress, **options)
