@@ -198,5 +198,5 @@ def test_a_finder_without_distributions_is_skipped_and_a_path_with_a_null_byte_i
     monkeypatch.setattr(sys, "meta_path", [Silent, *sys.meta_path])
     assert sources() == [("one", "acme-one 1.0")]
     monkeypatch.setattr(sys, "path", ["no\0folder", *sys.path])
-    with pytest.raises(PluginError, match=mentions("PathFinder")):
+    with pytest.raises(PluginError, match=mentions("ValueError")):
         sources()
