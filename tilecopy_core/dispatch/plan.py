@@ -453,9 +453,8 @@ def _against(plugin: Plugin, request: CopyRequest, threads: Mapping[str, str | N
 def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str, ...], registry: Registry) -> Any:
     """Return a hook's result, or the outcome of a variant that declines or fails (PluginError if it was demanded)."""
     cause: BaseException | None = None
-    registry.last_table(
-        request.op
-    )  # a plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault
+    # A plugin that was added or removed meanwhile may make the table invalid, which is not this one's fault.
+    registry.last_table(request.op)
     try:
         answer = registry.call(plugin, hook, request=request)
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that

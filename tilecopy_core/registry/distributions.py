@@ -19,7 +19,7 @@ from ..errors.fork_lock import LOCK
 from ..errors.lazy_regex import pattern
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, DistributionFinder, EntryPoints
+    from importlib.metadata import Distribution, EntryPoints
 
     _Copy = tuple[str, str, Distribution | None]  # location, version, metadata unless they are in a folder
 
@@ -117,23 +117,23 @@ def _read(
 
 def _metadata_on(path: tuple[str, ...]) -> Iterator[tuple[str, str, Distribution | None]]:
     """Yield name and location of each folder of metadata on a path, and the metadata itself if it is elsewhere."""
-    from importlib.metadata import DistributionFinder
-
-    for finder in sys.meta_path:  # folders are listed here, in a fifth of the time that the standard library takes
+    for finder in sys.meta_path:  # folders are listed here, in less time than the standard library takes
         for entries in zip(path, strict=True) if finder is PathFinder else [path]:
             names = _names_in(entries[0]) if finder is PathFinder else None
             folder = str(Path(entries[0])) + os.sep if names and Path(entries[0]) != Path() else ""
             yield from ((name, folder + name, None) for name in names or ())
-            context = DistributionFinder.Context(path=list(entries))
-            for metadata in _metadata_of(finder, context) if names is None else ():
+            for metadata in _metadata_of(finder, list(entries)) if names is None else ():
                 info = getattr(metadata, "_path", None)
                 yield getattr(info, "name", ""), str(info or ""), metadata
 
 
-def _metadata_of(finder: Any, context: DistributionFinder.Context) -> list[Distribution]:
+def _metadata_of(finder: Any, path: list[str]) -> list[Distribution]:
     """Return the distributions that a finder of ``sys.meta_path`` lists on a path."""
+    from importlib.metadata import DistributionFinder
+
     try:
-        return list(find(context)) if (find := getattr(finder, "find_distributions", None)) else []
+        find = getattr(finder, "find_distributions", None)
+        return list(find(DistributionFinder.Context(path=path))) if find else []
     except Exception as error:
         kind = finder if isinstance(finder, type) else type(finder)
         name = f"the metadata finder {kind.__module__}.{kind.__qualname__} of sys.meta_path"

@@ -160,9 +160,8 @@ class Registry:
                 self._loading = False
             plugins.sort(key=lambda p: (not p.is_variant, -(p.variant.priority if p.variant else 0), p.name))
             for plugin in plugins:
-                if plugin.status in ("broken", "duplicate") or (
-                    plugin.status == "incompatible" and plugin.source.needs
-                ):
+                excludes_core = plugin.status == "incompatible" and plugin.source.needs
+                if excludes_core or plugin.status in ("broken", "duplicate"):
                     if self.strict:
                         raise PluginError(f"variant {plugin.name}: {plugin.reason}")
                     self._warn_once((plugin.source,), f"variant {plugin.name} is set aside: {plugin.reason}")
@@ -204,9 +203,8 @@ class Registry:
         known = known_variants().get(source.name)
         installed = _first_party(source) and source.name not in self._registered
         if op and known is not None and known.op != op and installed and not self.strict:
-            return Plugin(
-                source, "other op", why_other_op(known.op, op)
-            )  # also if it is loaded: outcomes have one order
+            # Also if it is loaded, so that the order of outcomes does not depend on what was imported.
+            return Plugin(source, "other op", why_other_op(known.op, op))
         if source not in self._loaded:
             self._loaded[source] = self._load(source)
         return self._loaded[source]

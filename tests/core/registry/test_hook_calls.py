@@ -96,9 +96,9 @@ def test_messages_about_plugins_have_no_ids_of_objects() -> None:
         wrong = Wrong()
         installed.register(wrong, name="mine")
         with pytest.warns(PluginWarning) as caught:
-            told = plan(installed).declined
+            reasons = plan(installed).declined
         texts.append([str(warning.message) for warning in caught])
-        assert f"{id(fails):x}" not in told["bad"] and str(id(wrong)) not in told["mine"]
+        assert f"{id(fails):x}" not in reasons["bad"] and str(id(wrong)) not in reasons["mine"]
     assert texts[0] == texts[1] and any("'mine'" in text for text in texts[0])
     assert f"{id(texts):x}" not in short_repr((lambda: 0, object())) and "at 0x7f>" in short_repr("at 0x7f>")
 

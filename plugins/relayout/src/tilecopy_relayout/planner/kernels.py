@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import tilecopy as tc
-from tilecopy import KernelBuilder
+from tilecopy import KernelBuilder  # imported with this module, so that the first relayout need not import it
 
 from tilecopy_core import S, TileLayout
 
