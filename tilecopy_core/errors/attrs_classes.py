@@ -19,15 +19,16 @@ else:
         """Return a frozen attrs class. This takes half of the time that :func:`attrs.frozen` takes.
 
         attrs compiles ``__eq__``, ``__hash__`` and ``__repr__`` for each class, which takes half of the time to create a class. Here
-        they are functions that loop over the fields. If a class defines one of them or caches its hash, attrs is used.
+        they are functions that loop over the fields. If a class defines ``__eq__`` or caches its hash, attrs compiles these two.
         """
         if cls is None:
             return partial(frozen, **options)
-        if "cache_hash" in options or not {"__eq__", "__hash__"}.isdisjoint(vars(cls)):
-            return attrs.frozen(cls, **options)
+        with_eq = (
+            options.get("eq", True) and {"__eq__", "__hash__"}.isdisjoint(vars(cls)) and "cache_hash" not in options
+        )
         with_repr = options.get("repr", "__repr__" not in vars(cls))
-        record_class = attrs.frozen(cls, **options | {"eq": False, "repr": False})
-        if options.get("eq", True):
+        record_class = attrs.frozen(cls, **options | {"repr": False} | ({"eq": False} if with_eq else {}))
+        if with_eq:
             record_class.__eq__, record_class.__hash__ = _by_value(
                 [field for field in attrs.fields(record_class) if field.eq]
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 import math
 from numbers import Integral
 from typing import Any, Literal
@@ -89,7 +88,7 @@ def _bits(number: bool | int | float | complex, dtype: DType) -> int | None:
         with np.errstate(all="ignore"):
             element = np.array(kind(number)).astype(dtype.numpy())
         value = kind(element[()])
-        exact = number == value or cmath.isnan(number)
+        exact = number == value or np.isnan(number)
         same_signs = repr(complex(number)) == repr(complex(value))  # of zeros too; there is one NaN
     except (OverflowError, TypeError, ValueError):  # an infinity or NaN as an integer, or an integer past all others
         return None

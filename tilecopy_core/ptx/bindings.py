@@ -39,7 +39,7 @@ class Recipe(Hashable, Protocol):
         """Return the PTX version and target that the parameter requires. Raises TargetError if a feature is missing."""
 
 
-@attrs.define(slots=False, eq=False)
+@attrs.define(slots=False, eq=False, repr=False)
 class Bindings:
     """The registers of a kernel's parameters, shared variables, symbols and fragments, valid in the whole kernel.
 

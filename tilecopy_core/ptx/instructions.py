@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache, reduce
-from pkgutil import get_data
+from pathlib import Path
 
 from attrs import evolve
 
@@ -289,8 +289,9 @@ def _read_table() -> tuple[dict[str, str], dict[str, list[tuple[str, Needs]]], d
     forms: dict[str, list[tuple[str, Needs]]] = {}
     roles: dict[str, tuple[Role, ...]] = {}
     needs = Needs()
-    try:  # also from a zip file; `importlib.resources` takes a hundred times as long to import
-        table = (get_data(__package__, "opcodes.txt") or b"").decode()
+    path = str(Path(__file__).with_name("opcodes.txt"))
+    try:  # by the module's loader, also from a zip file; `importlib.resources` takes a hundred times as long to import
+        table = __loader__.get_data(path).decode()  # type: ignore[name-defined]
     except OSError as error:  # it was not installed, or not bundled into a frozen program
         raise PtxError(f"tilecopy-core is incomplete: {error}; reinstall it or bundle its data files") from error
     for line in table.splitlines():

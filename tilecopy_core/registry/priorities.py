@@ -8,15 +8,14 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
-import attrs
-
 from ..errors import PluginError, RequestError, integer, short_repr
+from ..errors.attrs_classes import frozen
 
 VARIABLE = "TILECOPY_PRIORITY"
 _EXAMPLE = f"{VARIABLE}=tma=40,bulk=10"
 
 
-@attrs.frozen
+@frozen
 class Priority:
     """A frozen record of the effective priority of a variant.
 

@@ -44,7 +44,7 @@ class SharedPlan:
         return cls({b.memory: b for b in buffers}, offsets, end, end > _STATIC_LIMIT_BYTES)
 
 
-@attrs.define(slots=False, eq=False)
+@attrs.define(slots=False, eq=False, repr=False)
 class KernelBindings(Bindings):
     """The register bindings of a kernel, with the offsets of shared buffers."""
 

@@ -211,7 +211,7 @@ def _check_storage(where: str, tensor: Any, shape: Sequence[int], strides: Seque
         )
 
 
-@attrs.frozen
+@frozen
 class ArrayExpressions:
     """Python expressions that read an array's properties and address; ``{0}`` stands for the array.
 

@@ -68,7 +68,7 @@ class IndexAssertion:
     clamped: bool
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LaunchCaches:
     """The caches that a kernel keeps between launches. Copies and pickles of the kernel have empty caches.
 

@@ -24,7 +24,7 @@ from .special_registers import GRID_LIMIT, block_index, only_symbol
 from .statements import LocatedStatement, Lowering
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Description:
     """The description of a kernel, as KernelBuilder recorded it.
 

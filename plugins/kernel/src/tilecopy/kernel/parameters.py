@@ -67,7 +67,7 @@ class ArrayView:
         return low, high - low
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Binding:
     """The values of the parameters of one launch.
 
