@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy.executors import arguments
-from tilecopy.kernel.parameters import TensorMapParameter
+from tilecopy.kernel.computed_parameters import TensorMapParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_cuda.device_array import DeviceArray
 from tilecopy_test_helpers import host_bytes

@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from tilecopy.executors import HostArguments
-from tilecopy.kernel.parameters import (
-    ArrayParameter,
-    ArrayView,
-    Binding,
-    Extent,
-    Parameter,
-    ScalarParameter,
-    SizeParameter,
-)
+from tilecopy.kernel.number_parameters import Extent, ScalarParameter, SizeParameter
+from tilecopy.kernel.parameters import ArrayParameter, ArrayView, Binding, Parameter
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.fake_driver import CPU, CUDA0, META, FakeTensor, TorchDType
 from tilecopy_test_helpers.mentions import mentions

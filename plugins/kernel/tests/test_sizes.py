@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import S, TileLayout, tx
 from tilecopy.assemblers import ASSEMBLERS, assemble
-from tilecopy.kernel.parameters import SizeParameter
+from tilecopy.kernel.number_parameters import SizeParameter
 from tilecopy_cuda.cuda import CudaExecutor
 from tilecopy_test_helpers import byte_arrays
 from tilecopy_test_helpers.fake_driver import FLOAT32, FakeDriver, FakeTensor

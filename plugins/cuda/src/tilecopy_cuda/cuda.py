@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors import streams
-from tilecopy.executors.arguments import HostSpan, array_view, bind, host_spans
+from tilecopy.executors.arguments import array_view, bind
+from tilecopy.executors.host_memory import HostSpan, host_spans
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import stream_device, stream_handle
-from tilecopy.kernel.parameters import TensorMapArgs
+from tilecopy.kernel.computed_parameters import TensorMapArgs
 from tilecopy.nvidia_packages import remedy
 
 from tilecopy_core.errors import frozen

@@ -14,7 +14,8 @@ import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
-from tilecopy.kernel.parameters import Binding, ComputedParameter
+from tilecopy.kernel.computed_parameters import ComputedParameter
+from tilecopy.kernel.parameters import Binding
 
 from tilecopy_core.errors import frozen, short_repr
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tilecopy as tc
 from tilecopy.kernel.load import kernel_of
-from tilecopy.kernel.parameters import ArrayParameter, SizeParameter, value_of
+from tilecopy.kernel.number_parameters import SizeParameter
+from tilecopy.kernel.parameters import ArrayParameter, value_of
 from tilecopy.kernel.save import record_of
 
 from .saved_kernels import SAVED

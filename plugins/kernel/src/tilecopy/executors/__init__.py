@@ -8,7 +8,8 @@ from tilecopy_core.layout import html_table
 from ..executor_registry import Executor, choose_executor, executors, get_executor, unavailable_reason
 from ..kernel.built import IndexAssertion
 from ..kernel.parameters import ArrayView
-from .arguments import LOWEST_ADDRESS, HostArguments, HostArray, array_view, is_masked, reader_of, same_tensors
+from .arguments import LOWEST_ADDRESS, array_view, is_masked, reader_of, same_tensors
+from .host_memory import HostArguments, HostArray
 from .streams import capturing_framework, common_stream, framework_of, stream_handle
 
 __all__ = ["LOWEST_ADDRESS", "ArrayView", "Executor", "HostArguments", "HostArray", "IndexAssertion", "common_stream"]

@@ -28,7 +28,7 @@ from .bounds import conjunction, facts_from
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
-from .parameters import ScalarParameter, SizeParameter
+from .number_parameters import ScalarParameter, SizeParameter
 from .recording import ElectOne, OpenBlock, Recorder, StatementBlock
 from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from tilecopy_core.errors import frozen
 
-from .parameters import Extent
+from .number_parameters import Extent
 
 FORMAT, FORMAT_VERSION = "tilecopy kernel", 4
 PTX_FILE, RECORD_FILE = "kernel.ptx", "launch.json"

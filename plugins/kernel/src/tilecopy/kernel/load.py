@@ -25,7 +25,9 @@ from ..validators import PATH
 from . import launch_record as schema
 from .bounds import Bound
 from .built import BuiltKernel, IndexAssertion, SharedAllocation
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
+from .computed_parameters import computed_parameter
+from .number_parameters import ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Parameter
 from .save import function_named
 
 

@@ -19,7 +19,9 @@ from ..module_text import ParameterText, module_text, parameter_text
 from ..shared_memory import KernelBindings, SharedPlan
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
-from .parameters import ArrayParameter, Parameter, ScalarParameter, SizeParameter, computed_parameter
+from .computed_parameters import computed_parameter
+from .number_parameters import ScalarParameter, SizeParameter
+from .parameters import ArrayParameter, Parameter
 from .special_registers import GRID_LIMIT, block_index, only_symbol
 from .statements import LocatedStatement, Lowering
 

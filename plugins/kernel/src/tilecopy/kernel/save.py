@@ -20,8 +20,8 @@ from ..atomic_files import write_files
 from ..errors import LaunchError
 from ..expression_text import as_python, unique_name
 from ..module_text import directive_of
+from . import computed_parameters, number_parameters, parameters
 from . import launch_record as schema
-from . import parameters
 
 
 def save_kernel(kernel: Any, folder: str | Path) -> Path:
@@ -45,7 +45,7 @@ def record_of(kernel: Any) -> dict[str, Any]:
     records, offset = list[Any](), 0
     for parameter in kernel.parameters:
         size = align = 4 if parameter.type == "b32" else 8
-        if isinstance(parameter, parameters.ComputedParameter):
+        if isinstance(parameter, computed_parameters.ComputedParameter):
             size, align = parameter.recipe.size_bytes, parameter.recipe.align_bytes
         offset = -(-offset // align) * align
         records.append(_parameter(kernel, parameter, offset, names))
@@ -117,24 +117,24 @@ def _parameter(kernel: Any, parameter: parameters.Parameter, offset: int, names:
     match parameter:
         case parameters.ArrayParameter(_, shape, strides, dtype, align_bytes, written):
             return schema.ArrayRecord(name, offset, str(dtype), texts(shape), texts(strides), align_bytes, written)
-        case parameters.TensorMapParameter(_, recipe):
+        case computed_parameters.TensorMapParameter(_, recipe):
             values = texts((parameter.start_bytes, str(recipe.array.dtype), recipe.sizes, recipe.strides_bytes))
             more: Any = recipe.box, recipe.element_strides, recipe.swizzle, recipe.fill
             return schema.TensorMapRecord(name, offset, recipe.array.name, *values, *more)
-        case parameters.BytesParameter(_, recipe):
+        case computed_parameters.BytesParameter(_, recipe):
             function, arrays = _name_of_function(kernel, parameter), tuple(array.name for array in recipe.arrays)
             more = recipe.size_bytes, recipe.align_bytes
             return schema.HostBytesRecord(name, offset, function, arrays, texts(recipe.numbers), *more)
-    assert isinstance(parameter, parameters.NumberParameter)
+    assert isinstance(parameter, number_parameters.NumberParameter)
     type, size = ("int64", 8) if parameter.type == "b64" else ("int32", 4)
     number = name, offset, type, size, parameter.multiple_of, parameter.lower, parameter.upper
-    if isinstance(parameter, parameters.SizeParameter):
+    if isinstance(parameter, number_parameters.SizeParameter):
         return schema.SizeRecord(*number, read_from=parameter.sources)  # type: ignore[arg-type]
-    assert isinstance(parameter, parameters.ScalarParameter)
+    assert isinstance(parameter, number_parameters.ScalarParameter)
     return schema.ScalarRecord(*number, within=texts(parameter.within))  # type: ignore[arg-type]
 
 
-def _name_of_function(kernel: Any, parameter: parameters.BytesParameter) -> str:
+def _name_of_function(kernel: Any, parameter: computed_parameters.BytesParameter) -> str:
     make = parameter.recipe.make
     name = f"{make.__module__}:{make.__qualname__}"
     try:
