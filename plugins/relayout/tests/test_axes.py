@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tilecopy import RequestError
 from tilecopy_relayout import relayout
-from tilecopy_relayout.axes import TAKEN, rearrangement
+from tilecopy_relayout.axes import rearrangement
+from tilecopy_relayout.patterns import TAKEN
 from tilecopy_test_helpers.mentions import mentions
 
 
