@@ -5,7 +5,8 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 """
 
 from . import tcgen05
-from .chunk_partition import ChunkPartition, bulk_destination, emit_chunks, mapa, partition_chunks
+from .chunk_partition import ChunkPartition, bulk_destination, emit_chunks, partition_chunks
+from .cluster_addresses import mapa
 from .edge_predicates import all_of, opposite, range_predicate
 from .fragment_owners import (
     Digit,
