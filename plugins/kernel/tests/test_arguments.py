@@ -342,7 +342,6 @@ class Doubled(Parameter):
 
     array: str
     takes_argument = False
-    follows_addresses = True
 
     @property
     def type(self) -> str:

@@ -18,7 +18,6 @@ import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors import streams
 from tilecopy.executors.arguments import array_view, bind
-from tilecopy.executors.host_memory import HostSpan, host_spans
 from tilecopy.kernel.built import BuiltKernel
 from tilecopy.kernel.parameters import Binding
 
@@ -30,7 +29,9 @@ from .module_lifetime import LoadedKernel, Modules
 from .module_loader import ModuleLoader
 from .prepared_launch import ReadyLaunch, ready_launch
 
-if TYPE_CHECKING:  # imported when needed, because a relayout does not use it
+if TYPE_CHECKING:  # imported when needed, because a relayout does not use them
+    from tilecopy.executors.host_memory import HostSpan
+
     from .repeated_launch import RepeatedLaunch
 
 _MOST_REMEMBERED = 1024
@@ -336,8 +337,6 @@ class CudaExecutor:
         self, kernel: BuiltKernel, arguments: Sequence[Any], grid: Any, device: int | None, ready: ReadyLaunch
     ) -> None:
         """Cache a launch, so that later ones with such arguments repeat it, if reading their properties is cheap."""
-        if any(parameter.follows_addresses for parameter in kernel.parameters):
-            return
         with LOCK:
             from .repeated_launch import RepeatedLaunch
         state: _KernelState = kernel._caches.states[self]
@@ -365,6 +364,8 @@ class CudaExecutor:
                     "host memory: copy them to the GPU first"
                 )
             self.load(kernel, ordinal)
+            with LOCK:
+                from tilecopy.executors.host_memory import host_spans
             for span in host_spans(kernel, binding):
                 self._stage(kernel, binding, span, stream, cleanup)
             ready = self._ready(kernel, binding, ordinal, current)

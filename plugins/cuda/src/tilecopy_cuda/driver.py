@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import stream_device, stream_handle
-from tilecopy.kernel.computed_parameters import TensorMapArgs
 from tilecopy.nvidia_packages import remedy
 
 from tilecopy_core.errors import frozen
 from tilecopy_core.registry import LOCK
 
-from .tensor_maps import encoder
+if TYPE_CHECKING:
+    from tilecopy.kernel.computed_parameters import TensorMapArgs
 
 T = TypeVar("T")
 _CONTEXT_ENDED = frozenset({214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
@@ -260,6 +260,8 @@ class Driver:
 
     @locked_cached_property
     def _map_encoder(self) -> Callable[[TensorMapArgs], bytes]:
+        from .tensor_maps import encoder
+
         address, _ = self.call("cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
         return encoder(int(address), lambda what, code: self.error(what, self.api.CUresult(code)))
 

@@ -14,8 +14,7 @@ import attrs
 from tilecopy.errors import LaunchError
 from tilecopy.executors.streams import CurrentStream
 from tilecopy.kernel.built import BuiltKernel
-from tilecopy.kernel.computed_parameters import ComputedParameter
-from tilecopy.kernel.parameters import Binding
+from tilecopy.kernel.parameters import Binding, Parameter
 
 from tilecopy_core.errors import frozen, short_repr
 
@@ -240,13 +239,13 @@ def ready_launch(
         computed=tuple(
             (place[parameter.name], _maker(parameter, binding, arrays))
             for parameter in others
-            if isinstance(parameter, ComputedParameter)
+            if parameter.name not in binding.numbers
         ),
         current=current,
     )
 
 
-def _maker(parameter: ComputedParameter, binding: Binding, arrays: Sequence[str]) -> Callable[[Sequence[int]], bytes]:
+def _maker(parameter: Parameter, binding: Binding, arrays: Sequence[str]) -> Callable[[Sequence[int]], bytes]:
     """Return the bytes of a parameter for other addresses of the arrays, without keeping the arrays alive."""
     kernel, view, numbers, encode_map = binding.kernel, binding.view, dict(binding.numbers), binding.encode_map
 

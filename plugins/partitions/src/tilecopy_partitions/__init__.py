@@ -4,8 +4,11 @@ A variant imports the contract from :mod:`tilecopy_core.plugin`, and from here w
 ``[outer, threads, vec]`` partitions and their rounds, chunks of bulk copies, owners of register fragments, tensor memory.
 """
 
+from typing import TYPE_CHECKING
+
+from tilecopy_core.registry import lazy_attributes
+
 from . import tcgen05
-from .chunk_partition import ChunkPartition, bulk_destination, emit_chunks, partition_chunks
 from .cluster_addresses import mapa
 from .edge_predicates import all_of, opposite, range_predicate
 from .fragment_owners import (
@@ -22,8 +25,6 @@ from .fragment_owners import (
     why_no_owners,
 )
 from .fragment_words import local_words, read_local, write_local
-from .fragments import mma_fragment, tile_fragment
-from .host_parameters import HostBytes, TensorMap, tensor_place
 from .predicate_checks import (
     RELAXED,
     Check,
@@ -79,3 +80,20 @@ __all__ += ["ThreadValues", "thread_values", "element_places", "matching_rows", 
 __all__ += ["TensorMap", "tensor_place", "HostBytes"]
 __all__ += ["Check", "first_failure", "no_replica", "scope_in", "whole_byte_elements", "masked_access"]
 __all__ += ["RELAXED", "divides_threads", "fits_one_phase", "mbarrier_of", "one_mbarrier", "relaxed_to_global"]
+
+if TYPE_CHECKING:
+    from .chunk_partition import ChunkPartition, bulk_destination, emit_chunks, partition_chunks
+    from .fragments import mma_fragment, tile_fragment
+    from .host_parameters import HostBytes, TensorMap, tensor_place
+else:  # few variants need these
+    _LATER = {
+        ".chunk_partition": ["ChunkPartition", "bulk_destination", "emit_chunks", "partition_chunks"],
+        ".fragments": ["mma_fragment", "tile_fragment"],
+        ".host_parameters": ["HostBytes", "TensorMap", "tensor_place"],
+    }
+    __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})
+
+
+def __dir__() -> list[str]:
+    """Return the names of the package, with those that are imported at their first use."""
+    return sorted({*globals(), *__all__})

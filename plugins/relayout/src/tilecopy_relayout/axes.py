@@ -7,8 +7,8 @@ from typing import Any
 
 from tilecopy_core import RequestError
 from tilecopy_core.plugin import short_repr
+from tilecopy_core.registry import LOCK
 
-from .patterns import parse
 from .rearrangement import Rearrangement
 from .validation import PERMUTATION, integers_of
 
@@ -20,6 +20,9 @@ def rearrangement(axes: Any, shape: Sequence[int], sizes: Mapping[str, Any] | No
     """
     numbers = _numbers(axes) if isinstance(axes, str) else None
     if numbers is None and isinstance(axes, str):
+        with LOCK:
+            from .patterns import parse
+
         return parse(axes).resolve(shape, sizes or {})
     if sizes:
         raise RequestError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -12,6 +11,7 @@ from tilecopy.validators import one_of
 
 from tilecopy_core import RequestError
 from tilecopy_core.errors import integer, short_repr
+from tilecopy_core.registry import LOCK
 
 MOST_DIMS = 64
 """The most dimensions of an array, as in NumPy and torch."""
@@ -70,4 +70,9 @@ def sizes_of(sizes: Mapping[str, Any], refuse: Callable[[str], NoReturn] = refus
 
 def normalize(name: str) -> str:
     """Return a name in the Unicode normal form NFKC, as Python normalizes identifiers and keyword arguments."""
-    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+    if name.isascii():
+        return name
+    with LOCK:
+        import unicodedata
+
+    return unicodedata.normalize("NFKC", name)

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Never, ParamSpec, SupportsIndex
+from typing import TYPE_CHECKING, Any, Concatenate, Never, ParamSpec, SupportsIndex
 
 import attrs
 
@@ -28,11 +28,13 @@ from .bounds import conjunction, facts_from
 from .built import BuiltKernel
 from .copies import ScopedCopies
 from .lowering import lower_kernel
-from .number_parameters import ScalarParameter, SizeParameter
 from .recording import ElectOne, OpenBlock, Recorder, StatementBlock
 from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of
 from .values import ROUNDINGS, Value, as_value, cast, element_offset, with_types
+
+if TYPE_CHECKING:
+    from .number_parameters import ScalarParameter, SizeParameter
 
 P = ParamSpec("P")
 MOST_SHARED_BYTES = 2**31 - 1
@@ -188,6 +190,8 @@ class KernelBuilder(Recorder):
             RequestError: the name is already used, or no size is within the bounds.
         """
         check_identifier(name, "size name")
+        with LOCK:
+            from .number_parameters import SizeParameter
         parameter = SizeParameter.declare(name, multiple_of=multiple_of, lower=lower, upper=upper)
         return self._declare("size", parameter, parameter.symbol())
 
@@ -215,6 +219,8 @@ class KernelBuilder(Recorder):
             RequestError: the name is already used, the dtype is not one of these, or it does not hold the bounds.
         """
         check_identifier(name, "scalar name")
+        with LOCK:
+            from .number_parameters import ScalarParameter
         within = [bound for bound in (lower, upper) if isinstance(bound, Expr)]
         for bound in within:
             self._check_symbols(bound, f"scalar {name}, bounds", anywhere=True)

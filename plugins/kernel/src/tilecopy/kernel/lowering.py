@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -12,18 +12,20 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import Line, PtxBuilder
-from tilecopy_core.registry import Registry, default_registry
+from tilecopy_core.ptx import Line, PtxBuilder, Recipe
+from tilecopy_core.registry import LOCK, Registry, default_registry
 
 from ..module_text import ParameterText, module_text, parameter_text
 from ..shared_memory import KernelBindings, SharedPlan
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
-from .computed_parameters import computed_parameter
-from .number_parameters import ScalarParameter, SizeParameter
 from .parameters import ArrayParameter, Parameter
 from .special_registers import GRID_LIMIT, block_index, only_symbol
 from .statements import LocatedStatement, Lowering
+
+if TYPE_CHECKING:
+    from .computed_parameters import ComputedParameter
+    from .number_parameters import ScalarParameter, SizeParameter
 
 
 @attrs.define(eq=False, repr=False)
@@ -102,7 +104,7 @@ def lower_kernel(
     )
     host_parameters = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
-    computed = tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in host_parameters)
+    computed = _computed(described, host_parameters, arrays)
     in_text = [ParameterText(p.name, p.type) for p in declared]
     in_text += [parameter_text(recipe, name) for recipe, name in host_parameters]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
@@ -152,8 +154,25 @@ def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[Ind
     )
 
 
+def _computed(
+    described: Description, recipes: Collection[tuple[Recipe, str]], arrays: Sequence[str]
+) -> tuple[ComputedParameter, ...]:
+    """Return the parameters that a launch computes, from their recipes and names."""
+    if not recipes:
+        return ()
+    with LOCK:
+        from .computed_parameters import computed_parameter
+
+    return tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in recipes)
+
+
 def _sizes(described: Description) -> dict[str, SizeParameter]:
     """Return the sizes, each with the dimensions that it is read from."""
+    if not described.scalars:
+        return {}
+    with LOCK:
+        from .number_parameters import SizeParameter
+
     arrays = [p for p in described.parameters if isinstance(p, Buffer)]
     return {
         p.name: p.read_from(symbol, arrays) for symbol, p in described.scalars.items() if isinstance(p, SizeParameter)

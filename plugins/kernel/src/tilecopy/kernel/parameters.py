@@ -111,9 +111,6 @@ class Parameter(ABC):
     takes_argument: ClassVar[bool] = True
     """True if the caller passes an argument for it. If not, its value comes from the other parameters."""
 
-    follows_addresses: ClassVar[bool] = False
-    """True if its bytes depend on the address of an array, and it is not an :class:`ArrayParameter`."""
-
     @property
     @abstractmethod
     def type(self) -> str:
