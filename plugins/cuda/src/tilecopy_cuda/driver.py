@@ -21,7 +21,7 @@ from tilecopy_core.errors import frozen
 from tilecopy_core.registry import LOCK
 
 if TYPE_CHECKING:
-    from tilecopy.kernel.computed_parameters import TensorMapArgs
+    from tilecopy.kernel.tensor_map_args import TensorMapArgs
 
 T = TypeVar("T")
 _CONTEXT_ENDED = frozenset({214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilecopy.errors import LaunchError
-from tilecopy.kernel.computed_parameters import TensorMapArgs
+from tilecopy.kernel.tensor_map_args import TensorMapArgs
 
 _TYPES = {8: 0, 16: 1, 32: 2, 64: 4}
 """Bits of an element -> CUtensorMapDataType, an unsigned integer because a copy moves bits."""

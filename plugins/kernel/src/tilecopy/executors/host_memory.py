@@ -16,7 +16,7 @@ from ..kernel.parameters import ArrayView, Binding
 from .arguments import bind, host_facts
 
 if TYPE_CHECKING:
-    from ..kernel.computed_parameters import TensorMapArgs
+    from ..kernel.tensor_map_args import TensorMapArgs
 
 
 def flat_bytes(facts: ArrayView, itemsize: int) -> Any:

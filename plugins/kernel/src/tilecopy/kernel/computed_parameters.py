@@ -15,28 +15,7 @@ from tilecopy_partitions import HostBytes, TensorMap
 
 from ..errors import LaunchError
 from .parameters import Binding, Parameter, value_of
-
-
-@frozen
-class TensorMapArgs:
-    """A frozen record of a tensor map with the values of a launch. ``array`` is the name of the array parameter."""
-
-    array: str
-    address: int
-    dtype: str
-    element_bits: int
-    sizes: tuple[int, ...]
-    strides_bytes: tuple[int, ...]
-    box: tuple[int, ...]
-    element_strides: tuple[int, ...]
-    swizzle: str
-    fill: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.dtype} at 0x{self.address:x}, sizes {self.sizes}, strides {self.strides_bytes} bytes, box {self.box}, "
-            f"element strides {self.element_strides}, swizzle {self.swizzle}, fill {self.fill}"
-        )
+from .tensor_map_args import TensorMapArgs
 
 
 @frozen

@@ -29,7 +29,7 @@ from ..errors import LaunchError
 from ..overlap import StridedMemory, overlaps_itself
 
 if TYPE_CHECKING:
-    from .computed_parameters import TensorMapArgs
+    from .tensor_map_args import TensorMapArgs
 
 
 @frozen(eq=False)
