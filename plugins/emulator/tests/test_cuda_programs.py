@@ -112,6 +112,159 @@ int main() { float* x; cudaMalloc(&x, 128); twice<<<1, 32>>>(x); printf("done\\n
     assert (x == 2).all()
 
 
+def test_math_functions_are_not_ambiguous_after_using_namespace_std() -> None:
+    """libstdc++'s sqrtf is the global one; libcu++ has its own."""
+    source = """
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+using namespace std;
+__device__ float hypotenuse(float a, float b) { return sqrtf(a * a + powf(b, 2.0f)); }
+__global__ void k(float* x) { *x = hypotenuse(3, 4) + std::max(1.0f, *x); }
+int main() { cout << "done" << endl; }
+"""
+    x = np.ones(1, np.float32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 6
+
+
+def test_names_of_the_namespace_std_are_known_without_their_prefix() -> None:
+    source = """
+#include <utility>
+using namespace std;
+__global__ void k(float* x, float* y) { swap(*x, *y); }
+int main() {}
+"""
+    x, y = np.ones(1, np.float32), np.zeros(1, np.float32)
+    run_cuda(source, [x, y], grid=1, block=1)
+    assert (x[0], y[0]) == (0, 1)
+
+
+@pytest.mark.parametrize("header", ["stdint.h", "cstdint", "float.h", "limits.h", "algorithm", "math.h", "complex"])
+def test_headers_inside_a_block_of_c_linkage(header: str) -> None:
+    source = f"""
+extern "C" {{
+#include <{header}>
+}}
+__global__ void k(float* x) {{ *x = std::max(2.0f, 1.0f); }}
+int main() {{}}
+"""
+    x = np.zeros(1, np.float32)
+    run_cuda(source.replace("std::max", "fmaxf") if header != "algorithm" else source, [x], grid=1, block=1)
+    assert x[0] == 2
+
+
+def test_indented_directives_stay() -> None:
+    source = """
+#include <cstdio>
+
+  #ifdef TILE_SIZE
+    #define TILE TILE_SIZE
+  #else
+
+    #define TILE 16
+  #endif
+
+float scale = 3;
+__global__ void k(float* x) { __shared__ float tile[TILE]; tile[0] = TILE; *x = tile[0]; }
+int main() {}
+"""
+    x = np.zeros(1, np.float32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 16
+
+
+def test_operators_and_types_with_attributes_are_declarations_of_their_own() -> None:
+    source = """
+#include <vector>
+#define ALIGN(bytes) __align__(bytes)
+typedef struct __builtin_align__(16) quad { int x, y, z, w; } quad;
+struct ALIGN(32) Pair : quad { int second; };
+__device__ quad& operator ^=(quad& a, const quad& b) { a.x ^= b.x; return a; }
+__device__ bool operator<=(const quad& a, const quad& b) { return a.x <= b.x; }
+struct Twice { __device__ int operator()(int x) const { return 2 * x; } __device__ operator int() const { return 3; } };
+void on_the_host() { std::vector<int> v; }
+__device__ bool operator==(const quad& a, const quad& b) { return a.x == b.x; }
+std::vector<int> also_on_the_host(struct quad q) { return {}; }
+__global__ void k(int* x) {
+  quad a{5}, b{3};
+  a ^= b;
+  *x = Twice()(a.x) + Twice() + (a == a) + (b <= a) + alignof(Pair);
+}
+int main() { on_the_host(); }
+"""
+    x = np.zeros(1, np.int32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 2 * (5 ^ 3) + 3 + 1 + 1 + 32
+
+
+def test_constants_of_the_host_may_use_each_other(tmp_path: Path) -> None:
+    """In nvcc they are numbers; in device code by NVRTC, only constexpr is."""
+    (tmp_path / "lifting.h").write_text(
+        "const float update = -0.5f;\nstatic const double scale = 1.0 / update;\nconst float at_start = clock();\n"
+    )
+    source = (
+        '#include "lifting.h"\n#include <vector>\n__global__ void k(float* x) { *x = scale * update; }\nint main() {}\n'
+    )
+    x = np.zeros(1, np.float32)
+    run_cuda(source, [x], grid=1, block=1, name=str(tmp_path / "k.cu"))
+    assert x[0] == 1
+
+
+def test_names_of_std_whose_headers_only_the_headers_of_the_host_include() -> None:
+    source = """
+#include <iostream>
+template <int N> struct Holder { static constexpr int size = std::max<int>(N, 2); };
+__global__ void k(float* x) { *x = std::isinf(*x) ? Holder<1>::size : std::numeric_limits<float>::max(); }
+int main() { std::cout << std::endl; }
+"""
+    x = np.full(1, np.inf, np.float32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 2
+
+
+def test_the_system_is_known() -> None:
+    source = """
+#if defined(__linux__)
+#include <unistd.h>
+#elif defined(_WIN32)
+#include <windows.h>
+#else
+#error unknown system
+#endif
+__global__ void k(int* x) { *x = 7; }
+int main() { sleep(1); }
+"""
+    x = np.zeros(1, np.int32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 7
+
+
+def test_complex_numbers_of_a_missing_cufft_header() -> None:
+    source = (
+        "#include <cufftXt.h>\n__global__ void k(cufftComplex* x) { x->y = x->x; }\nint main() { cufftHandle plan; }\n"
+    )
+    x = np.array([2, 0], np.float32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[1] == 2
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "size.h").write_text("#define SIZE 3\n", encoding="utf-8-sig")
+    x = np.zeros(1, np.int32)
+    for host in ("", "int main() {}\n"):
+        source = f'\ufeff#include "size.h"\n__global__ void k(int* x) {{ *x = SIZE; }}\n{host}'
+        run_cuda(source, [x], grid=1, block=1, name=str(tmp_path / "k.cu"))
+        assert x[0] == 3
+
+
+def test_the_log_is_that_of_the_last_compilation() -> None:
+    """The name that nvcc's first header gives is not among its errors."""
+    with pytest.raises(tc.AssemblerError, match=mentions("of_other_file")) as caught:
+        run_cuda("__global__ void k(uint* x) { *x = of_other_file(*x); }", [np.zeros(1, np.uint32)], grid=1, block=1)
+    assert '"uint"' not in str(caught.value)
+
+
 def test_cub_of_blocks_and_warps() -> None:
     source = """
 #include <cub/cub.cuh>

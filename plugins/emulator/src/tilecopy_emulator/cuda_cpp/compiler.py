@@ -25,8 +25,20 @@ from ..debug_info import readable
 from ..parser.module import parse_compiled
 from ..program import Program, printable
 from ..run import Report
-from .headers import IMPLICIT, implicit_names, stand_in, standard_headers
-from .host_removal import at_lines, header_names, host_declarations, marker_macros, needs_host, source_file, without
+from .headers import IMPLICIT, STANDARD, implicit_names, stand_in, standard_headers
+from .host_removal import (
+    Declaration,
+    SourceFile,
+    at_lines,
+    header_names,
+    host_constants,
+    host_declarations,
+    marker_macros,
+    needs_host,
+    source_file,
+    std_directives,
+    without,
+)
 from .instances import launched_instances, parameter_names
 from .precompiled_headers import UNROLL_LIMIT, header_folders, precompiling
 
@@ -38,6 +50,7 @@ _FOR_DEVICES = "--device-as-default-execution-space"
 """Kernels may use host code that stays (members of classes, constants, ``constexpr`` functions)."""
 _FIRST_HEADER = f"--pre-include={IMPLICIT}"
 _DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
+_AMBIGUOUS = re.compile(r'error: (more than one instance of overloaded function|"[^"]*" is ambiguous)')
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 
@@ -95,7 +108,7 @@ def compile_cuda(
     demand(where, "options", options, fits, "a sequence of NVRTC options, such as -DN=4")
     if len(source) > _MOST_OF_SOURCE:
         raise LaunchError(f"the source {name} must have at most {_MOST_OF_SOURCE} characters, got {len(source)}")
-    path = Path(name).resolve()
+    path, source = Path(name).resolve(), source.removeprefix("\ufeff")
     words = [f"--gpu-architecture=compute_{str(target_of(target)).removeprefix('sm_')}", "-lineinfo", "--device-int128"]
     words += [] if any(option.lstrip("-").startswith("std") for option in nvrtc_options or ()) else ["--std=c++17"]
     folders = header_folders()
@@ -149,6 +162,20 @@ class _Compiled:
     mangled: str | None = None
 
 
+@attrs.frozen
+class _DevicePart:
+    """What is compiled of a file and its local headers, by their names in ``#include``.
+
+    ``hosts``: the declarations that are left out; ``constants``: those that are ``constexpr`` instead of ``const``;
+    ``missing``: the headers that are not found; ``options``: of NVRTC.
+    """
+
+    hosts: Mapping[str, set[Declaration]]
+    constants: Mapping[str, set[Declaration]]
+    missing: tuple[str, ...]
+    options: tuple[str, ...]
+
+
 def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: list[str]) -> tuple[_Unit, _Compiled]:
     """Compile a file that NVRTC rejected without its host code and without missing headers.
 
@@ -161,41 +188,34 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
         log = (first.log or _compile(unit).log)[:_MOST_OF_LOG]
         return unit, _Compiled("", f"{log}\n{Path(unit.file).name}: {fault}")
     kernels = {declaration.name for file in files.values() for declaration in file.declarations if declaration.marked}
+    refused, options = unit, unit.options
+    options += () if any(map(_DEVICE_ALONE.match, options)) else (_FOR_DEVICES,)
     hosts = {name: host_declarations(file, kernels) for name, file in files.items()}
-    options, refused = list(unit.options), unit
-    options += [] if any(map(_DEVICE_ALONE.match, options)) else [_FOR_DEVICES]
+    part = _DevicePart(hosts, {name: set() for name in files}, tuple(missing), options)
     for _ in range(_MOST_ROUNDS):
-        kept = {name: without(file, hosts[name]) for name, file in files.items()}
+        kept = {name: without(file, part.hosts[name], part.constants[name]) for name, file in files.items()}
         without_includes = "\n".join(x for text in kept.values() for x in text.split("\n") if "include" not in x)
-        unseen = [name for name in missing if not name.startswith("thrust/") or "thrust::" not in without_includes]
+        unseen = [name for name in part.missing if not name.startswith("thrust/") or "thrust::" not in without_includes]
         every = "\n".join(kept.values())
         headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
         text = headers.pop("")
-        unit = attrs.evolve(unit, text=text, options=tuple(options), headers=headers)
+        unit = attrs.evolve(unit, text=text, options=part.options, headers=headers)
         compiled = _compile(unit)
         if ".entry" not in compiled.ptx and not any(file.kernels for file in files.values()):
             compiled = _Compiled("", "")  # no kernel is left to run
-        if compiled.ptx:
+        changed = _changed(part, files, compiled.log, unit.file)
+        if compiled.ptx or changed == part:
             break
-        if _FIRST_HEADER not in options and _wants_implicit(compiled.log):
-            options.append(_FIRST_HEADER)
-            continue
-        if (header := re.search(r'cannot open source file "([^"]+)"', compiled.log)) and header[1] not in missing:
-            missing.append(header[1])
-            continue
-        more = {name: at_lines(file, _error_lines(compiled.log, name or unit.file)) for name, file in files.items()}
-        if all(more[name] <= hosts[name] for name in files):
-            break
-        hosts = {name: hosts[name] | more[name] for name in files}
-    gone = sorted(hosts[""], key=lambda decl: decl.start)
+        part = changed
+    gone = sorted(part.hosts[""], key=lambda decl: decl.start)
     parts = {
         "declarations left out as host code": [f"{decl.name or 'a declaration'} (line {decl.first})" for decl in gone],
-        "lines left out because their headers were not found": [f"#include <{header}>" for header in missing],
+        "lines left out because their headers were not found": [f"#include <{header}>" for header in part.missing],
     }
     notes = [f"{why}: {_list_names(names)}" for why, names in parts.items() if names]
     unit = attrs.evolve(unit, left_out=tuple(notes))
     if compiled.ptx or not notes:
-        return unit, compiled if compiled.ptx else first
+        return unit, compiled if compiled.ptx or compiled.log else first
     first_log = first.log or _compile(refused).log  # it was not compiled before
     logs = [first_log, f"and without it, {'; '.join(notes)}:\n{compiled.log}"]
     if texture := _TEXTURES.search(texts[""]):
@@ -203,9 +223,33 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     return unit, _Compiled("", "\n".join(log[:_MOST_OF_LOG].strip("\0\n") for log in logs))
 
 
+def _changed(part: _DevicePart, files: Mapping[str, SourceFile], log: str, path: str) -> _DevicePart:
+    """Return what to compile after the errors in a log. It is the same if the errors are those of the kernels."""
+    if options := [option for option, wants in _OPTIONS.items() if option not in part.options and wants(log)]:
+        return attrs.evolve(part, options=(*part.options, *options))
+    if (header := re.search(r'cannot open source file "([^"]+)"', log)) and header[1] not in part.missing:
+        return attrs.evolve(part, missing=(*part.missing, header[1]))
+    if "error: dynamic initialization" in log and not any(part.constants.values()):
+        part = attrs.evolve(part, constants={name: host_constants(file) for name, file in files.items()})
+        if any(part.constants.values()):
+            return part
+    hosts = {name: at_lines(file, _error_lines(log, name or path)) for name, file in files.items()}
+    if _AMBIGUOUS.search(log):  # libcu++ declares the functions of <math.h> again, libstdc++ does not
+        hosts = {name: hosts[name] | std_directives(file) for name, file in files.items()}
+    return attrs.evolve(part, hosts={name: part.hosts[name] | hosts[name] for name in files})
+
+
 def _wants_implicit(log: str) -> bool:
     """Return True if a log has an undefined name that nvcc's implicit header defines."""
     return not implicit_names().isdisjoint(re.findall(r'identifier "(\w+)" is undefined', log))
+
+
+_OPTIONS: Mapping[str, Callable[[str], bool]] = {
+    _FIRST_HEADER: _wants_implicit,
+    f"--pre-include={STANDARD}": lambda log: 'namespace "std" has no member' in log,
+    "-D__linux__": lambda log: "#error directive" in log,
+}
+"""Options that make NVRTC's environment like that of nvcc -> whether a log shows that a file needs one."""
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -235,7 +279,7 @@ def _local_files(
                 continue
             local = next((place for place in places if place.is_file()), None)
             if local is not None and len(texts) < _MOST_HEADERS:
-                texts[name] = local.read_text(encoding="utf-8", errors="replace")
+                texts[name] = local.read_text(encoding="utf-8-sig", errors="replace")
                 queue.append((texts[name], local.parent))
             elif name.startswith("thrust/") or not any((Path(root) / name).is_file() for root in [*folders, *includes]):
                 missing[name] = None
@@ -345,7 +389,7 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
         try:
             if entry is not None:
                 call(nvrtc.nvrtcAddNameExpression, program, entry.encode())
-            words = [*unit.options, *precompiling(unit.text, {**unit.headers, **unit.written, "": ""}, nvrtc)]
+            words = [*unit.options, *precompiling(unit.text, {**unit.written, **unit.headers, "": ""}, nvrtc)]
             options = [word.encode() for word in words]
             (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
             log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)

@@ -30,6 +30,9 @@ _FOR_HOSTS = (
 )
 IMPLICIT = "implicit.h"
 """The header that is included first if the text uses names of nvcc's implicit header."""
+STANDARD = "standard.h"
+"""The header that is included first if the text uses names of ``std`` without their headers, as libstdc++ allows."""
+_IN_STANDARD = "algorithm array cmath complex cstdint cstring functional limits numeric tuple type_traits utility"
 
 
 @cache
@@ -60,10 +63,11 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
     for name in _IN_LIBCUXX.split():
         headers[name] = _shim(name) if uses_std else ""
     for name, of_c in _NUMBERS.items():
-        headers[name] = _shim(name) if name == "cstdint" else f"#include <cuda/std/{name}>\n"
-        headers[of_c] = f"#include <cuda/std/{name}>\n"
+        headers[name] = _shim(name) if name == "cstdint" else _included(name)
+        headers[of_c] = _included(name)
     headers |= {"inttypes.h": headers["stdint.h"], "cinttypes": headers["cstdint"]}
     headers["cmath"] = f'#include "math.h"\n{headers["cmath"]}'
+    headers[STANDARD] = "".join(_shim(name) for name in _IN_STANDARD.split())
     headers |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
     if "cub/cub.cuh" in text:
         headers["cub/cub.cuh"] = _cub(text, folders)
@@ -71,13 +75,20 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return a replacement for a missing header: 16-bit types for a cuBLAS or PyTorch header, else an empty text."""
+    """Return a replacement for a missing header: 16-bit types for cuBLAS or PyTorch, complex numbers for cuFFT, else ""."""
+    if name.startswith("cufft"):
+        return _own("cufft.h")
     return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 
 def _shim(name: str) -> str:
     """Return a C++ header that includes that of libcu++."""
-    return f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace ::cuda::std; }}\n"
+    return f"#pragma once\n{_included(name)}namespace std {{ using namespace ::cuda::std; }}\n"
+
+
+def _included(name: str) -> str:
+    """Return the line that includes a libcu++ header, whose templates must not be inside a file's ``extern "C"``."""
+    return f'extern "C++" {{\n#include <cuda/std/{name}>\n}}\n'
 
 
 def _cub(text: str, folders: list[str]) -> str:

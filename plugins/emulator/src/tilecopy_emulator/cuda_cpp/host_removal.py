@@ -16,8 +16,8 @@ from functools import lru_cache
 import attrs
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
-      | (?P<line>(?:^|(?<=\n))[ \t]*\#(?:\\\r?\n|/\*.*?(?:\*/|\Z)|[^\n])*)
+    r"""(?P<line>(?:^|(?<=\n))[ \t]*\#(?:\\\r?\n|/\*.*?(?:\*/|\Z)|[^\n])*)
+      | (?P<space>\s*\n|\s+|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
       | (?P<string>(?:u8|[uUL])?R"(?P<end>[^ ()\\\s]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
       | (?P<word>[A-Za-z_]\w*)
       | (?P<number>\.?[0-9](?:[eEpP][+-]|'?[\w.])*)
@@ -30,6 +30,8 @@ _TYPES = ("struct", "class", "union", "enum")
 _OTHERS = re.compile("using|typedef|static_assert|friend|template|namespace|asm|concept|public|private")
 _ATTRIBUTES = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "__declspec", "decltype", "noexcept")
 _AFTER_PARAMETERS = ("const", "noexcept", "override", "final", "try", "requires", "volatile", *_ATTRIBUTES)
+_CONSTANT = re.compile("(static )?const (unsigned |signed )?(float|double|int|char|short|long|long long|bool) \\w+ =")
+_USING_STD = ["using", "namespace", "std", ";"]
 _MOST_DEEP = 1000
 """The largest nesting depth of brackets; C++ recommends 256 to compilers."""
 
@@ -132,12 +134,20 @@ def source_file(text: str, markers: frozenset[str] = _MARKERS) -> SourceFile:
     return SourceFile(text, tokens, tuple(reader.read))
 
 
-def without(file: SourceFile, left_out: Collection[Declaration]) -> str:
-    """Return a file's text with some declarations replaced by spaces. Line numbers do not change."""
+def without(file: SourceFile, left_out: Collection[Declaration], constants: Collection[Declaration] = ()) -> str:
+    """Return a file's text with some declarations replaced by spaces, and others ``constexpr`` instead of ``const``.
+
+    Line numbers do not change.
+    """
     kept = [x for x in file.tokens if x.kind == "line" and not re.match(r"\s*#\s*(pragma|include)", x.text)]
     parts, at = [], 0
-    for declaration in sorted(left_out, key=lambda declaration: declaration.start):
+    for declaration in sorted({*left_out, *constants}, key=lambda declaration: declaration.start):
         if declaration.start < at:
+            continue
+        if declaration not in left_out:
+            word = next(token for token in declaration.head if token.text == "const")
+            parts += [file.text[at : word.start], "constexpr"]
+            at = word.end
             continue
         parts.append(file.text[at : declaration.start])
         at = declaration.start
@@ -162,6 +172,21 @@ def host_declarations(file: SourceFile, kernels: Collection[str]) -> set[Declara
         if entry.kind in ("function", "prototype") or (entry.kind == "variable" and not entry.has("const")):
             declarations.add(entry)
     return declarations
+
+
+def host_constants(file: SourceFile) -> set[Declaration]:
+    """Return the constants of the host that are numbers, outside classes. Kernels may use them."""
+    return {
+        entry
+        for entry in file.declarations
+        if entry.kind == "variable" and not (entry.marked or entry.member)
+        and _CONSTANT.match(" ".join(token.text for token in entry.head))
+    }  # fmt: skip
+
+
+def std_directives(file: SourceFile) -> set[Declaration]:
+    """Return the ``using namespace std;`` of a file outside function bodies."""
+    return {entry for entry in file.declarations if [token.text for token in entry.head] == _USING_STD}
 
 
 def needs_host(file: SourceFile, missing: Collection[str]) -> bool:
@@ -281,7 +306,15 @@ class _Reader:
                 return
             self.at += 1
 
-    def _declaration(self, depth: int) -> None:  # noqa: C901, PLR0912 (one kind of declaration after another)
+    def _operator(self) -> None:
+        """Skip ``operator`` and its mark or type, up to the parameters."""
+        self.at += 1
+        if self.tokens[self.at : self.at + 1] and self.tokens[self.at].text == "(":
+            self._skip()
+        while self.at < len(self.tokens) and self.tokens[self.at].text not in ("(", ";", "{", "}"):
+            self.at += 1
+
+    def _declaration(self, depth: int) -> None:  # noqa: C901, PLR0912, PLR0915 (one kind of declaration after another)
         start = self.at
         while self.at < len(self.tokens) and self.tokens[self.at].text == "template":
             self._template()
@@ -293,6 +326,9 @@ class _Reader:
                 break
             if token.text == "}":
                 break
+            if token.text == "operator":
+                self._operator()
+                continue
             if token.text == "{":
                 words = [token.text for token in self.tokens[begin : self.at]]
                 before = self.tokens[self.at - 1] if self.at > begin else token
@@ -309,7 +345,16 @@ class _Reader:
                     )
                 ):
                     return self._inside(depth)
-                if body < 0 and not assigned and not groups and any(word in _TYPES for word in words):
+                named = before.kind == "word" and before.text not in _AFTER_PARAMETERS
+                if (
+                    body < 0
+                    and not assigned
+                    and (
+                        any(word in _TYPES for word in words)
+                        if not groups
+                        else named and words[0] in (*_TYPES, "typedef") and "->" not in words
+                    )
+                ):
                     body = self.at
                     if "enum" in words:
                         self._skip()
@@ -318,19 +363,14 @@ class _Reader:
                         self._inside(depth)
                         self.classes -= 1
                     continue
-                if (
-                    not assigned
-                    and groups
-                    and body < 0
-                    and not (":" in words and before.kind == "word" and before.text not in _AFTER_PARAMETERS)
-                ):
+                if not assigned and groups and body < 0 and not (":" in words and named):
                     body = self.at
                     self._skip()
                     self._add("function", start, begin, body, groups)
                     return None
                 self._skip()
                 continue
-            assigned = assigned or (token.text == "=" and self.tokens[self.at - 1].text != "operator")
+            assigned = assigned or token.text == "="
             if token.text in _CLOSERS:
                 if token.text == "(" and self.at > begin and self.tokens[self.at - 1].text not in _ATTRIBUTES:
                     groups += [] if assigned or body >= 0 else [self.at]
