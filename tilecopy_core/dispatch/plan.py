@@ -120,7 +120,7 @@ class Plan:
                 TilecopyError; a TilecopyError is raised as it is, with the variant's name before its message.
         """
         registry = _registry(registry)
-        plugin = registry.table(self.request.op).plugin_named(self.variant)
+        plugin = registry.last_table(self.request.op).plugin_named(self.variant)
         if plugin is None or plugin.variant is None:
             absent = getattr(known_variants().get(self.variant), "install", "the variant is not installed")
             gone = f"this plan needs variant {self.variant} ({self.package}), but the variant cannot be used"
@@ -350,7 +350,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
         if isinstance(outcome, Outcome):
             outcomes.append(outcome)
         else:
-            accepted.append((registry.priority_of(plugin, outcome.priority), plugin, seen))
+            accepted.append((table.priority_of(plugin, outcome.priority), plugin, seen))
     if demanded:
         accepted.sort(key=lambda each: demanded.index(each[1].name))
     else:

@@ -71,13 +71,21 @@ class Table:
         """Return the plugin with a name, or None. If several plugins have the name, return the ready one."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
+    def priority_of(self, plugin: Plugin, answered: int | None = None) -> Priority:
+        """Return the effective priority of a variant; see :meth:`Registry.priority_of`."""
+        here = CURRENT_PRIORITIES.get()
+        if here:
+            _check_named("tc.priorities", here, {plugin.name for plugin in self.plugins})
+        users = here.get(plugin.name) or self.priorities.get(plugin.name)
+        return users or Priority(plugin.record.priority if answered is None else answered)
+
 
 class Registry:
     """A collection of variants for dispatch. Without ``registry=``, dispatch uses :func:`default_registry`.
 
     The plugins are those of ``sources``, by default those that entry points declare. ``TILECOPY_DISABLE``, ``TILECOPY_ONLY``,
-    ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ`` at each use. ``priorities`` by name overrule those
-    of the variants and of ``TILECOPY_PRIORITY``. Raises RequestError for an argument of another type.
+    ``TILECOPY_STRICT`` and ``TILECOPY_PRIORITY`` are looked up in ``environ`` at each dispatch. ``priorities`` by name overrule
+    those of the variants and of ``TILECOPY_PRIORITY``. Raises RequestError for an argument of another type.
     """
 
     def __init__(
@@ -126,11 +134,7 @@ class Registry:
         Raises:
             PluginError: :func:`priorities` names a variant that is not installed.
         """
-        table, here = self.table(plugin.record.op), CURRENT_PRIORITIES.get()
-        if here:
-            self._check_named("tc.priorities", here, {plugin.name for plugin in table.plugins})
-        users = here.get(plugin.name) or table.priorities.get(plugin.name)
-        return users or Priority(plugin.record.priority if answered is None else answered)
+        return self.table(plugin.record.op).priority_of(plugin, answered)
 
     def table(self, op: str = "") -> Table:
         """Return the table of plugins for the current environment variables. Raises the errors of :meth:`plugins`.
@@ -151,8 +155,8 @@ class Registry:
                     claims.setdefault(source.name, []).append(source)
             names = {source.name for source in sources}
             disabled, listed = self._disabled_variants(names), parsed_priorities(self._environ.get(VARIABLE, ""))
-            self._check_named(VARIABLE, listed, names)
-            self._check_named("Registry(priorities=)", self._priorities, names)
+            _check_named(VARIABLE, listed, names)
+            _check_named("Registry(priorities=)", self._priorities, names)
             self._loading = True
             try:
                 plugins = [self._outcome(source, claims.get(source.name, []), disabled, op) for source in sources]
@@ -180,15 +184,10 @@ class Registry:
             if not (text := self._environ.get(variable, "").strip()):
                 continue  # CI sets a variable to nothing where it is not wanted
             listed = {name.strip() for name in text.split(",")} - {""}
-            self._check_named(variable, listed, names)
+            _check_named(variable, listed, names)
             left_out = listed if variable == "TILECOPY_DISABLE" else names - listed
             reasons |= dict.fromkeys(left_out, f"disabled by {variable}={text}")
         return reasons
-
-    def _check_named(self, where: str, listed: Iterable[str], names: set[str]) -> None:
-        for name in sorted(name for name in listed if name not in names and name not in known_variants()):
-            hint = did_you_mean(name, names | set(known_variants()))
-            raise PluginError(f"{where} names {name!r}, but no variant of that name is installed{hint}")
 
     def _outcome(self, source: Source, claimants: list[Source], disabled: Mapping[str, str], op: str) -> Plugin:
         """Return the plugin of a source with its status; import it only if that is needed."""
@@ -345,6 +344,13 @@ class Registry:
         the first caller outside this package.
         """
         self._warn_once(("advice", kind), advice, PerformanceWarning, where)
+
+
+def _check_named(where: str, listed: Iterable[str], names: set[str]) -> None:
+    """Raise PluginError if a listed variant is neither installed nor known."""
+    for name in sorted(name for name in listed if name not in names and name not in known_variants()):
+        hint = did_you_mean(name, names | set(known_variants()))
+        raise PluginError(f"{where} names {name!r}, but no variant of that name is installed{hint}")
 
 
 def _first_party(source: Source) -> bool:
