@@ -199,9 +199,8 @@ def one_of(*words: str) -> Validator:
 
 def optional(validator: Validator) -> Validator:
     """Return a validator that accepts None and every value that ``validator`` accepts."""
-    return Validator(
-        f"{validator.rule}, or None", lambda value: value is None or validator.fits(value), validator.words
-    )
+    fits = validator._fits
+    return Validator(f"{validator.rule}, or None", lambda value: value is None or fits(value), validator.words)
 
 
 def tuple_of(validator: Validator) -> Validator:

@@ -263,7 +263,9 @@ def of_atom(atom: Atom) -> Expr:
 
 def sum_of(const: int, terms: Iterable[Term]) -> Int:
     """Return the sum of a constant and terms whose atoms are all different."""
-    kept = sorted([term for term in terms if term[1]], key=lambda term: term[0].order)
+    kept = [term for term in terms if term[1]]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: term[0].order)
     return Expr(const, tuple(kept)) if kept else const
 
 
@@ -293,7 +295,7 @@ def add(left: Int, right: Int) -> Int:
 
 def sub(left: Int, right: Int) -> Int:
     """Return the difference of two integers."""
-    return add(left, mul(right, -1))
+    return add(left, mul(right, -1)) if isinstance(right, Expr) else add(left, -right)
 
 
 def mul(left: Int, right: Int) -> Int:

@@ -27,7 +27,7 @@ _IDENTIFIER = pattern(r"(?!WARP_SZ\Z)[A-Za-z][A-Za-z0-9_]{0,127}\Z")  # PTX pred
 
 def symbolic(extents: Sequence[Int]) -> bool:
     """Return True if an extent is symbolic. A symbolic extent is known only at launch."""
-    return any(isinstance(extent, Expr) for extent in extents)
+    return Expr in map(type, extents)
 
 
 def checked_shape(shape: Any, what: str, space: str) -> tuple[Any, ...]:

@@ -99,10 +99,10 @@ class PtxBuilder(IndexEmitter):
 
     def _checked(self, name: str, address: Address, bits: int, registers: Registers) -> tuple[str, Vector]:
         """Return the opcode of an access and its registers as an operand. Raises PtxError if they or the address do not fit ``bits``."""
-        width, vector = self._check_width(bits), vector_of(tuple(registers))
-        if vector.bits != max(bits, 32):
+        vector = vector_of(tuple(registers))
+        if vector.bits != max(bits, 32) or bits not in _WIDTHS:
             raise PtxError(
-                f"{name} of {bits} bits needs {width} registers of 32 bits, or half as many of 64 bits, got {short_repr(registers)}"
+                f"{name} of {bits} bits needs {self._check_width(bits)} registers of 32 bits, or half as many of 64 bits, got {short_repr(registers)}"
             )
         if bits == 256 and (address.space != "global" or self.target.arch < 100):
             raise PtxError(

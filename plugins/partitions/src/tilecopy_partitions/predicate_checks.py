@@ -13,6 +13,7 @@ from tilecopy_core.plugin import Accept, Buffer, CopyRequest, Decline, Option, R
 from tilecopy_core.ptx import MBARRIER_TX_LIMIT
 
 Check = Callable[[CopyRequest], str | None]
+_ACCEPT = Accept()
 RELAXED = Option(
     "relaxed",
     (bool,),
@@ -29,7 +30,7 @@ def first_failure(request: CopyRequest, table: Iterable[Check]) -> Verdict:
         reason = check(request)
         if reason is not None:
             return Decline(reason)
-    return Accept()
+    return _ACCEPT
 
 
 def scope_in(*kinds: str) -> Check:
