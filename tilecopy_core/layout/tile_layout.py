@@ -68,7 +68,7 @@ class TileLayout:
         A thread axis of the offset or of ``names`` that no iter has gets an offset of 0: then only the thread at position 0 along it
         owns the elements.
         """
-        pairs = tuple(offset.items()) if isinstance(offset, Mapping) else offset
+        pairs = offset if isinstance(offset, tuple) else tuple(offset.items())
         total = add_offsets((), pairs)
         if threads := {axis for axis in (*names, *[axis for axis, _ in pairs]) if axis.kind != "memory"}:
             threads -= {it.axis for it in (*shard, *replica)} | {axis for axis, _ in total}
@@ -285,7 +285,7 @@ class TileLayout:
             if part is None:
                 return None
             shard += part[0]
-            offset = add_offsets(offset, part[1])
+            offset += part[1]
         return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
 
     def permute(self, order: Sequence[int]) -> TileLayout:

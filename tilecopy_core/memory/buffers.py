@@ -12,9 +12,10 @@ from ..errors import LayoutError, RequestError, instance_of, integer_in, one_of,
 from ..errors.attrs_classes import frozen
 from ..errors.lazy_regex import pattern
 from ..integers.expr import INT, Expr, Int, add, bounds_of, divisor_of, key_of, plain, structural_equal, sub
-from ..layout import S, StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
+from ..layout import StridedLayout, TCol, TileLayout, TLane, box, checked_extents, checked_order, m, row_major
 from ..layout.boxes import leaving, surely_leaves
 from ..layout.dtypes import DType, dtype_of
+from ..layout.notation import row_major_layout
 from .views import AnyLayout, check_begins_inside, rescale_layout, reshape_layout
 
 SPACES = ("global", "shared", "local", "tmem")
@@ -134,7 +135,7 @@ class Buffer:
         extents, element_type = checked_shape(shape, f"{where}, shape", space), dtype_of(dtype)
         if layout is None:
             strided = symbolic(extents) or 0 in extents
-            layout = StridedLayout(extents, row_major(extents)) if strided else S[extents]
+            layout = StridedLayout(extents, row_major(extents)) if strided else row_major_layout(extents)
         elif isinstance(layout, (TileLayout, StridedLayout)):
             layout.check_admits(extents, where)
             check_begins_inside(layout, where)

@@ -113,8 +113,7 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits: the address {address} must be a multiple of {bits // 8} bytes, but it is only proved to "
                 f"be a multiple of {address.align_bytes} bytes"
             )
-        count, type = len(vector.registers), f"u{bits}" if bits < 32 else vector.registers[0].type
-        return f"{name}.{address.space}{f'.v{count}' if count > 1 else ''}.{type}", vector
+        return f"{name}.{address.space}{vector.suffix if bits >= 32 else f'.u{bits}'}", vector
 
     def fragment(self, buffer: Buffer) -> list[Register]:
         """Return the registers of a local buffer. Registers have 64 bits for 64-bit elements, else 32 bits."""

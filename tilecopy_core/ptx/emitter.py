@@ -11,7 +11,7 @@ from ..errors import PtxError, short_repr
 from ..errors.lazy_regex import pattern
 from .instructions import Needs, instruction_of, merge, needs_on, needs_together
 from .lines import AnyLine, Label, Line, Text, declared_in, parse_lines
-from .operands import STEM, TYPE_BITS, Operand, Register, Written, register_of
+from .operands import TYPE_BITS, Operand, Register, Written, registers_of
 
 P = ParamSpec("P")
 Key: TypeAlias = tuple[Hashable, ...]
@@ -110,10 +110,10 @@ class Emitter:
         """Return ``count`` new virtual registers of a type in :data:`TYPE_BITS`."""
         if type not in TYPE_BITS:
             raise PtxError(f"register type {short_repr(type)} is unknown; the types are {', '.join(TYPE_BITS)}")
-        first, stem = self.register_counts.get(type, 0), self.mark + STEM[type]
+        first = self.register_counts.get(type, 0)
         if count:
             self.register_counts[type] = first + count
-        return [register_of(type, stem, number) for number in range(first, first + count)]
+        return list(registers_of(type, self.mark, first, count))
 
     def instr(self, opcode: str, *operands: Operand, guard: Register | None = None, unless: bool = False) -> None:
         """Write one instruction: the opcode with all its modifiers, and the operands in the ISA's order.

@@ -30,10 +30,10 @@ class Register:
         return self.name
 
 
-@lru_cache(maxsize=4096)
-def register_of(type: str, stem: str, number: int) -> Register:
-    """Return the register named ``stem`` followed by ``number``. Registers are cached, because kernels reuse names."""
-    return Register(type, f"{stem}{number}")
+@lru_cache(maxsize=1024)
+def registers_of(type: str, mark: str, first: int, count: int) -> tuple[Register, ...]:
+    """Return the registers of a type numbered from ``first``. Registers are cached, because kernels reuse names."""
+    return tuple([Register(type, f"{mark}{STEM[type]}{number}") for number in range(first, first + count)])
 
 
 class Written(str):
@@ -47,12 +47,13 @@ class Vector:
     """A frozen record of a vector operand: several registers in order.
 
     ``text`` is the operand in PTX: registers in braces, a single register without. ``bits`` is their total width, or 0 unless
-    all have 32 bits or all have 64.
+    all have 32 bits or all have 64. ``suffix`` ends the opcode of an access, such as ``.v4.b32``.
     """
 
     registers: tuple[Register, ...]
     text: str
     bits: int
+    suffix: str
 
     def __str__(self) -> str:
         return self.text
@@ -63,7 +64,8 @@ def vector_of(registers: tuple[Register, ...]) -> Vector:
     """Return a vector operand of the registers. The result is cached for later kernels."""
     widths, names = {register.bits for register in registers}, [register.name for register in registers]
     text = names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
-    return Vector(registers, text, len(names) * widths.pop() if widths in ({32}, {64}) else 0)
+    bits = len(names) * widths.pop() if widths in ({32}, {64}) else 0
+    return Vector(registers, text, bits, f"{f'.v{len(names)}' * (len(names) > 1)}.{registers[0].type}" if bits else "")
 
 
 @frozen(repr=False)
