@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
 from ..integers import Atom, Int, Symbol, plain
-from ..integers.expr import evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
+from ..integers.expr import Expr, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
@@ -41,16 +41,19 @@ class Scope:
         return 0 if self.kind == "thread" else tid % self.threads if self.kind != "cta" else tid
 
 
+@cache
 def thread() -> Scope:
     """Return the scope of one thread: each active thread copies by itself."""
     return Scope("thread", 1)
 
 
+@cache
 def warp() -> Scope:
     """Return the scope of one warp, 32 threads."""
     return Scope("warp", WARP_THREADS)
 
 
+@cache
 def warpgroup() -> Scope:
     """Return the scope of four consecutive warps, 128 threads."""
     return Scope("warpgroup", WARPGROUP_THREADS)
@@ -86,7 +89,7 @@ def _lane_of(size: int, threads: int) -> tuple[Symbol, Symbol, Int]:
 
 def differs_within(value: Int, scope: Scope) -> bool:
     """Return whether an integer may differ between two threads of the same scope, such as two lanes of a warp."""
-    if scope.kind == "thread" or not _may_differ(value):
+    if not isinstance(value, Expr) or scope.kind == "thread" or not _may_differ(value):
         return False
     symbols = symbols_of(value)
     threads = max((1 + (s.upper or 0) for s in symbols if is_thread_id(s)), default=MAX_CTA_THREADS)

@@ -281,16 +281,16 @@ def terms_of(value: Int) -> tuple[Term, ...]:
 
 def add(left: Int, right: Int) -> Int:
     """Return the sum of two integers."""
-    if not isinstance(left, Expr):
+    if isinstance(left, Expr) and isinstance(right, Expr):
+        terms = dict(left.terms)
+        for atom, coefficient in right.terms:
+            terms[atom] = terms.get(atom, 0) + coefficient
+        return sum_of(left.const + right.const, terms.items())
+    if isinstance(right, Expr):
         left, right = right, left
-    if not isinstance(left, Expr):
-        return left + right
-    if not isinstance(right, Expr):
+    if isinstance(left, Expr):
         return Expr(left.const + right, left.terms) if right else left
-    terms = dict(left.terms)
-    for atom, coefficient in right.terms:
-        terms[atom] = terms.get(atom, 0) + coefficient
-    return sum_of(left.const + right.const, terms.items())
+    return left + right
 
 
 def sub(left: Int, right: Int) -> Int:
@@ -429,6 +429,8 @@ def maximum(left: Int, right: Int) -> Int:
 
 def structural_equal(left: Any, right: Any) -> bool:
     """Return whether two integers, or tuples of integers, are structurally equal. Other values are compared with ``==``."""
+    if type(left) is int and type(right) is int:
+        return left == right
     if isinstance(left, Expr) and isinstance(right, Expr):
         if left is right or (left.const == right.const and left.terms == right.terms):
             return True

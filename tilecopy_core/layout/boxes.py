@@ -150,7 +150,7 @@ def cut(iters: Iters, start: Int, extent: int) -> tuple[list[Iter], Offset] | No
         return [Iter(extent, 0)] if extent > 1 else [], ()  # of the one place; the rest is outside
     first, rest = iters[0], iters[1:]
     inner = prod([it.extent for it in rest])
-    if is_multiple(start, inner) and extent % inner == 0:
+    if extent % inner == 0 and (inner == 1 or is_multiple(start, inner)):
         kept = first if extent == first.extent * inner else Iter(extent // inner, first.stride, first.axis)
         return [kept, *rest], ((first.axis, start // inner * first.stride),)
     quotient = start // inner

@@ -103,7 +103,7 @@ class TileLayout:
 
     def with_iters(self, shard: Iters) -> TileLayout:
         """Return the layout with other shard iters. A thread axis that no longer has an iter gets an offset of 0."""
-        return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=self.axes)
+        return TileLayout.of(shard, self.replica, self._offset, self.swizzle, names=[it.axis for it in self.shard])
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [("shard", it.extent, it.stride, it.axis) for it in self.shard]
@@ -286,7 +286,7 @@ class TileLayout:
                 return None
             shard += part[0]
             offset += part[1]
-        return TileLayout.of(shard, self.replica, offset, self.swizzle, names=self.axes)
+        return TileLayout.of(shard, self.replica, offset, self.swizzle, names=[it.axis for it in self.shard])
 
     def permute(self, order: Sequence[int]) -> TileLayout:
         """Return the layout with reordered shard iters. Raises LayoutError if ``order`` is not a permutation."""

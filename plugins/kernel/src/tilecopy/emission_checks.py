@@ -7,6 +7,7 @@ are closed, and every register is declared. They do not detect wrong addresses; 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from tilecopy_core import Plan, PluginError, Registry
 from tilecopy_core.errors import pattern
@@ -116,12 +117,7 @@ def statements(lines: Iterable[AnyLine]) -> Iterator[Line | Label | str]:
 
 def are_checked(lines: Sequence[AnyLine]) -> bool:
     """Return True if the lines contain instructions and every instruction was checked when it was written."""
-    has_instructions = False
-    for line in lines:
-        if isinstance(line, Line):
-            if not line.operands or str in map(type, line.operands):  # `ret` has no operand that is checked
-                return False
-            has_instructions = True
-        elif isinstance(line, Text) and line.loose:
-            return False
-    return has_instructions
+    operands = [line.operands for line in lines if isinstance(line, Line)]
+    loose = [line for line in lines if isinstance(line, Text) and line.loose]
+    # `ret` has no operand that is checked
+    return not loose and operands != [] and all(operands) and str not in map(type, chain.from_iterable(operands))

@@ -61,7 +61,7 @@ def no_replica(request: CopyRequest) -> str | None:
 
 def relaxed_to_global(request: CopyRequest) -> str | None:
     """Check that option ``relaxed`` is given only for stores to global memory."""
-    if request.relaxed and request.dst.buffer.space != "global":
+    if request.dst.buffer.space != "global" and request.relaxed:
         return f"the destination must be in global memory for option relaxed, got {request.dst} in {request.dst.buffer.space} memory"
     return None
 

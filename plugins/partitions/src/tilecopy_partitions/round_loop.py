@@ -210,7 +210,7 @@ class AddressBase:
     ) -> None:
         self._ptx, self._buffer, self._varying, self._swizzle, self._whole = ptx, buffer, varying, swizzle, whole
         self._elem_bytes = buffer.dtype.bits // 8
-        self._period = 1 if swizzle is None else swizzle.period_elems
+        self._period_bytes = self._elem_bytes * (1 if swizzle is None else swizzle.period_elems)
         self._first: Address | None = None
         self._origin = self._reach_bytes = 0
 
@@ -218,9 +218,9 @@ class AddressBase:
         """Return the address that is ``place_elems`` elements after the base offset."""
         first = self._first
         if first is not None and place_elems.__class__ is int:
-            moved = place_elems - self._origin
-            if 0 <= moved * self._elem_bytes < self._reach_bytes and not moved % self._period:
-                return first + moved * self._elem_bytes
+            moved_bytes = (place_elems - self._origin) * self._elem_bytes
+            if 0 <= moved_bytes < self._reach_bytes and not moved_bytes % self._period_bytes:
+                return first + moved_bytes
         address = self._ptx.address(self._buffer, add(self._varying, place_elems), self._swizzle, whole=self._whole)
         near = self._swizzle is None or self._buffer.space == "shared"  # where an immediate reaches everything
         if first is None and type(place_elems) is int and near and not self._whole:
