@@ -130,6 +130,7 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
         ("template <class T, int N> __global__ void f(T* x, T v) { *x = v * N; }", "f<float, 2>", "x v"),
         ('extern "C" __global__ void a(int* x) {}\nextern "C" __global__ void b(int* x, int) {}', "b", "x b_param_1"),
         ("__global__ void a(int* x) {}\n__global__ void a(float* y) {}", "_Z1aPi", "_Z1aPi_param_0"),  # which of them?
+        ("__global__ void f(int* a);\n__global__ void f(int* x) {}", None, "x"),  # a prototype with another name
         ('extern "C" __global__ void h(int* kernel) { *kernel = 1; }', None, "kernel"),  # as in the file's name
         ('__device__ int s; extern "C" __global__ void h(int* s) { *s = ::s; }', None, "h_param_0"),
     ],

@@ -299,6 +299,19 @@ def test_local_headers_are_read_in_the_same_way(tmp_path: Path, monkeypatch: pyt
     assert (x == 32).all()  # a header that has changed is read again
 
 
+def test_a_hazard_in_a_local_header_has_its_path_and_line(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "put.h").write_text(
+        "#include <chrono>\n__device__ void put(int* x, int i) { x[0] = i; }\nvoid host() {}\n"
+    )
+    source = '#include "common/put.h"\n__global__ void k(int* x) { put(x, threadIdx.x); }\nint main() {}\n'
+    with pytest.raises(tc.HazardError) as caught:
+        run_cuda(source, [np.zeros(1, np.int32)], grid=1, block=64, name=str(tmp_path / "k.cu"))
+    assert mentions(f"{tmp_path / 'common' / 'put.h'}:2", "x[0] = i;", f"{tmp_path / 'k.cu'}:2").search(
+        str(caught.value)
+    )
+
+
 def test_a_local_header_may_be_called_as_one_of_c(tmp_path: Path) -> None:
     (tmp_path / "complex.h").write_text("struct Complex { float re, im; };\n")
     x = np.zeros(1, np.float32)

@@ -114,7 +114,7 @@ def compile_cuda(
     folders = header_folders()
     words += [UNROLL_LIMIT, *(nvrtc_options or ()), f"-I{path.parent}", *(f"-I{folder}" for folder in folders)]
     standard = standard_headers("", folders)
-    texts, missing = _local_files(source, path, _include_folders(nvrtc_options or ()), folders, standard)
+    texts, places, missing = _local_files(source, path, _include_folders(nvrtc_options or ()), folders, standard)
     headers = {name: text for name, text in standard.items() if name not in texts}
     unit = _Unit(str(path), source, tuple(words), headers, texts)
     fails = not any(_DEVICE_ALONE.match(word) for word in words) and needs_host(source_file(source), missing)
@@ -131,8 +131,10 @@ def compile_cuda(
     if not compiled.ptx:
         raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{printable(compiled.log.rstrip())}")
     text, mangled = _select(unit, compiled.ptx, entry, name)
+    for header, place in places.items():  # NVRTC takes headers in memory for files of the current directory
+        text = text.replace(f'"{Path.cwd() / header}"', f'"{place}"') if header else text
     program = parse_compiled(_as_in_source(text, mangled, unit), mangled, str(path), source)
-    sources = {name or str(path): written for name, written in texts.items()}
+    sources = {str(places[name]): written for name, written in texts.items()}
     return attrs.evolve(program, sources=sources, notes=tuple(unit.left_out))
 
 
@@ -265,9 +267,12 @@ def _error_lines(log: str, file: str) -> list[int]:
 
 def _local_files(
     source: str, path: Path, includes: Sequence[str], folders: list[str], known: Collection[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return the file (as "") and its local headers, by their names in ``#include``, and the missing headers."""
-    texts, missing = {"": source}, dict[str, None]()
+) -> tuple[dict[str, str], dict[str, Path], list[str]]:
+    """Return the texts and paths of the file (as "") and its local headers, by their names in ``#include``.
+
+    The last value has the missing headers.
+    """
+    texts, paths, missing = {"": source}, {"": path}, dict[str, None]()
     queue = [(source, path.parent)]
     while queue:
         text, folder = queue.pop()
@@ -279,11 +284,11 @@ def _local_files(
                 continue
             local = next((place for place in places if place.is_file()), None)
             if local is not None and len(texts) < _MOST_HEADERS:
-                texts[name] = local.read_text(encoding="utf-8-sig", errors="replace")
+                texts[name], paths[name] = local.read_text(encoding="utf-8-sig", errors="replace"), local.resolve()
                 queue.append((texts[name], local.parent))
             elif name.startswith("thrust/") or not any((Path(root) / name).is_file() for root in [*folders, *includes]):
                 missing[name] = None
-    return texts, list(missing)
+    return texts, paths, list(missing)
 
 
 def _include_folders(options: Sequence[str]) -> list[str]:
@@ -339,7 +344,9 @@ def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:
 def _as_in_source(text: str, entry: str, unit: _Unit) -> str:
     """Return PTX whose entry has parameters with the names of the source, if these are known and unique."""
     named, declared = text, dict[str, set[tuple[str, ...]]]()
-    for kernel in source_file(unit.text).kernels:
+    kernels = source_file(unit.text).kernels
+    defined = {kernel.name for kernel in kernels if kernel.kind == "function"}
+    for kernel in (kernel for kernel in kernels if kernel.kind == "function" or kernel.name not in defined):
         declared.setdefault(kernel.name, set()).add(parameter_names(kernel))
     mangled = ((rf"(?<!\d){len(name)}{name}", names) for name, names in declared.items())
     outside_strings = re.sub(r'"[^"\n]*"', '""', text)
