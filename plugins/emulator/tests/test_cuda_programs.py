@@ -216,11 +216,16 @@ def test_names_of_std_whose_headers_only_the_headers_of_the_host_include() -> No
 #include <iostream>
 template <int N> struct Holder { static constexpr int size = std::max<int>(N, 2); };
 __global__ void k(float* x) { *x = std::isinf(*x) ? Holder<1>::size : std::numeric_limits<float>::max(); }
+template <class T> __global__ void sign(T* x) { *x = std::signbit(*x); }
 int main() { std::cout << std::endl; }
 """
-    x = np.full(1, np.inf, np.float32)
-    run_cuda(source, [x], grid=1, block=1)
-    assert x[0] == 2
+    for text, entry, before, after in (
+        (source, "k", np.inf, 2),
+        ("".join(line for line in source.splitlines(True) if "max" not in line), "sign<float>", -3, 1),
+    ):
+        x = np.full(1, before, np.float32)
+        run_cuda(text, [x], entry=entry, grid=1, block=1)
+        assert x[0] == after
 
 
 def test_the_system_is_known() -> None:
@@ -392,6 +397,61 @@ def test_several_kernels_are_named_with_their_instances() -> None:
             grid=1,
             block=2,
         )
+
+
+def test_instances_of_namespaces_have_their_full_names() -> None:
+    source = """
+#include <cstdio>
+namespace outer { namespace inner {
+template <int N> __global__ void k(int* x) { *x = N; }
+void launch(int* x) { k<5><<<1, 1>>>(x); }
+} }
+"""
+    x = np.zeros(1, np.int32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 5
+    with pytest.raises(tc.LaunchError, match=mentions("outer::inner::k<...>")):
+        run_cuda(
+            source.replace("void launch", "template <int M> void launch").replace("k<5>", "k<M>"), [x], grid=1, block=1
+        )
+
+
+def test_an_instance_that_the_launch_names_in_part_is_not_offered() -> None:
+    source = """
+#include <cstdio>
+template <int N, class T> __global__ void k(T* x) { *x = N; }
+void launch(float* x) { k<5><<<1, 1>>>(x); }
+"""
+    with pytest.raises(tc.LaunchError, match=mentions("k<...>")) as caught:
+        run_cuda(source, [np.zeros(1, np.float32)], grid=1, block=1)
+    assert "k<5>" not in str(caught.value)
+    x = np.zeros(1, np.float32)
+    run_cuda(source, [x], entry="k<5, float>", grid=1, block=1)
+    assert x[0] == 5
+
+
+def test_older_cuda_cpp_with_register_variables_and_the_version_of_cuda() -> None:
+    source = """
+#include <cuda.h>
+#if CUDA_VERSION >= 9000
+#define shuffle(x, lane) __shfl_sync(0xffffffff, x, lane)
+#else
+#define shuffle __shfl
+#endif
+template <class Kind> struct Result;
+template <class R, class... Args> struct Result<R(Args...)> { static constexpr int count = sizeof...(Args); };
+__global__ void k(int* x) { register int y = threadIdx.x; x[y] = shuffle(y, 3) + Result<int(int, float)>::count; }
+int main() {}
+"""
+    x = np.zeros(32, np.int32)
+    run_cuda(source, [x], grid=1, block=32)
+    assert (x == 5).all()
+
+
+def test_the_log_has_the_errors_even_after_many_warnings() -> None:
+    many = "\n".join(f"__device__ int f{number}() {{ int unused{number}; return 1; }}" for number in range(100))
+    with pytest.raises(tc.AssemblerError, match=mentions("missing_function", "kernel.cu", 102)):
+        run_cuda(f"int main() {{}}\n{many}\n__global__ void k(int* x) {{ missing_function(); }}\n", [], grid=1, block=1)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
 
 def _changed(part: _DevicePart, files: Mapping[str, SourceFile], log: str, path: str) -> _DevicePart:
     """Return what to compile after the errors in a log. It is the same if the errors are those of the kernels."""
-    if options := [option for option, wants in _OPTIONS.items() if option not in part.options and wants(log)]:
+    if options := _lacking(part.options, log):
         return attrs.evolve(part, options=(*part.options, *options))
     if (header := re.search(r'cannot open source file "([^"]+)"', log)) and header[1] not in part.missing:
         return attrs.evolve(part, missing=(*part.missing, header[1]))
@@ -249,9 +249,15 @@ def _wants_implicit(log: str) -> bool:
 _OPTIONS: Mapping[str, Callable[[str], bool]] = {
     _FIRST_HEADER: _wants_implicit,
     f"--pre-include={STANDARD}": lambda log: 'namespace "std" has no member' in log,
+    "-Dregister=": lambda log: 'use of the "register" storage class' in log,
     "-D__linux__": lambda log: "#error directive" in log,
 }
 """Options that make NVRTC's environment like that of nvcc -> whether a log shows that a file needs one."""
+
+
+def _lacking(options: Sequence[str], log: str) -> list[str]:
+    """Return those of :data:`_OPTIONS` that a log shows to be missing."""
+    return [option for option, wants in _OPTIONS.items() if option not in options and wants(log)]
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -311,14 +317,15 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         return ptx, named[0]
     if entry is None and len(entries) == 1:
         return ptx, entries[0]
-    instances = launched_instances(source_file(unit.written[""]))
+    file = source_file(unit.written[""])
+    instances, scopes = launched_instances(file), {kernel.name: kernel.scope for kernel in file.kernels}
     if entry is None:
         wanted = [text for listed in instances.values() for text in listed] if not entries else []
     else:
         wanted = instances.get(entry.rpartition("::")[2]) or [entry]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
-    if _FIRST_HEADER not in unit.options and _wants_implicit(compiled.log):
-        more = attrs.evolve(unit, options=(*unit.options, _FIRST_HEADER))
+    if options := _lacking(unit.options, compiled.log):
+        more = attrs.evolve(unit, options=(*unit.options, *options))
         compiled = _compile(more, wanted[0]) if _compile(more).ptx else compiled
     if compiled.mangled is not None:
         return compiled.ptx, compiled.mangled
@@ -327,7 +334,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
             f"NVRTC cannot compile {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
         )
     listed = [*map(_readable_if_unique(entries), entries), *(text for listed in instances.values() for text in listed)]
-    listed += [f"{template}<...>" for template, known in instances.items() if not known]
+    listed += [f"{scopes[template]}{template}<...>" for template, known in instances.items() if not known]
     has = f"its kernels are {_list_names(listed) or 'none'}"
     if entry is None:
         raise LaunchError(f"the source {name} has several kernels, or only templates: pass entry= to choose one; {has}")
@@ -401,7 +408,8 @@ def _compile(unit: _Unit, entry: str | None = None) -> _Compiled:
             (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
             log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
             if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                return _Compiled("", log or result.name)
+                errors = [part for part in log.split("\n\n") if "error" in part.partition("\n")[0]]
+                return _Compiled("", "\n\n".join(errors) or log or result.name)
             mangled = None if entry is None else call(nvrtc.nvrtcGetLoweredName, program, entry.encode()).decode()
             return _Compiled(text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), log, mangled)
         finally:

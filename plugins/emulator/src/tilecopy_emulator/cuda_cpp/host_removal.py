@@ -57,7 +57,7 @@ class Declaration:
     ``kind``: "function" (with a body), "prototype", "variable", "type", or "other"; ``name``: the declared name, or "";
     ``marked``: whether it is for the device, by a word such as ``__global__`` or a macro for one; ``head``: its
     tokens up to the body, with template parameters; ``start, end``: its offsets in the text; ``first, last``: its
-    lines; ``member``: whether it is in a class.
+    lines; ``member``: whether it is in a class; ``scope``: the names of its namespaces, such as ``"outer::inner::"``.
     """
 
     kind: str
@@ -69,6 +69,7 @@ class Declaration:
     first: int
     last: int
     member: bool = False
+    scope: str = ""
 
     def has(self, *words: str) -> bool:
         """Return True if the declaration contains one of ``words`` before its body."""
@@ -255,6 +256,7 @@ class _Reader:
     def __init__(self, text: str, tokens: list[CppToken], markers: frozenset[str]) -> None:
         self.tokens, self.markers, self.at, self.classes = tokens, markers, 0, 0
         self.read: list[Declaration] = []
+        self.scope = ""
         self.lines = [newline.start() for newline in re.finditer("\n", text)]
 
     def declarations(self, depth: int = 0) -> None:
@@ -344,7 +346,8 @@ class _Reader:
                         )
                     )
                 ):
-                    return self._inside(depth)
+                    name = "".join(words[words.index("namespace") + 1 :]) if "namespace" in words else ""
+                    return self._inside(depth, name and f"{name}::")
                 named = before.kind == "word" and before.text not in _AFTER_PARAMETERS
                 if (
                     body < 0
@@ -352,7 +355,7 @@ class _Reader:
                     and (
                         any(word in _TYPES for word in words)
                         if not groups
-                        else named and words[0] in (*_TYPES, "typedef") and "->" not in words
+                        else (named or before.text == ">") and words[0] in (*_TYPES, "typedef") and "->" not in words
                     )
                 ):
                     body = self.at
@@ -395,11 +398,13 @@ class _Reader:
         self._add(kind, start, begin, body if body >= 0 else self.at, groups)
         return None
 
-    def _inside(self, depth: int) -> None:
+    def _inside(self, depth: int, namespace: str = "") -> None:
         """Parse the declarations between two braces."""
+        outer, self.scope = self.scope, self.scope + namespace
         self.at += 1
         self.declarations(depth + 1)
         self.at += 1
+        self.scope = outer
 
     def _add(self, kind: str, start: int, begin: int, end: int, groups: list[int]) -> None:
         tokens = self.tokens[start : self.at]
@@ -410,7 +415,7 @@ class _Reader:
         first, last = tokens[0].start, tokens[-1].end
         called = name.text if name is not None and name.kind == "word" else ""
         lines = self._line(first), self._line(last - 1)
-        self.read.append(Declaration(kind, called, marked, head, first, last, *lines, member=self.classes > 0))
+        self.read.append(Declaration(kind, called, marked, head, first, last, *lines, self.classes > 0, self.scope))
 
     def _line(self, offset: int) -> int:
         return bisect(self.lines, offset - 1) + 1 if offset else 1

@@ -9,6 +9,8 @@ from .host_removal import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
 """The largest depth of functions that pass their template arguments on to a launch."""
+_ARGUMENT = re.compile(r"\s*,\s*(?![^<(]*[>)])")
+"""What is between two template arguments."""
 _TYPE_WORD = re.compile(
     "int|float|double|char|short|long|bool|(?:un)?signed|const|(?:__)?restrict(?:__)?|__grid_constant__"
 )
@@ -18,7 +20,8 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
     """Return a dictionary from kernel template to launched instances, such as ``{"scale": ["scale<float, 4>"]}``.
 
     Names of constants and of template arguments of the launching function are replaced by their values, if the file
-    has them. A template whose parameters all have default arguments is launched as ``name<>``.
+    has them. A template whose parameters all have default arguments is launched as ``name<>``. An instance is missing
+    if the compiler derives some of its template arguments from the arguments of the launch.
     """
     templates = {kernel.name: kernel for kernel in file.kernels if kernel.head[0].text == "template"}
     by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
@@ -26,13 +29,14 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
         base = name.rpartition("::")[2]
         if base not in templates:
             continue
-        if not arguments:
-            if all(template_parameters(templates[base]).values()):
-                by_template[base][f"{name}<>"] = None
-            continue
-        for resolved in _resolve(file, arguments, function, _MOST_ROUNDS):
+        kernel = templates[base]
+        qualified = name if "::" in name else kernel.scope + name
+        defaults = [*template_parameters(kernel).values()]
+        packed = bool(arguments) and any(token.text == "." for token in kernel.head)
+        for resolved in _resolve(file, arguments, function, _MOST_ROUNDS) if arguments else [""]:
             spaced = re.sub(r" ?(::|,) ?", lambda mark: mark[1] + " " * (mark[1] == ","), resolved)
-            by_template[base][f"{name}<{spaced}>"] = None
+            if packed or all(defaults[len(_ARGUMENT.split(spaced)) if spaced else 0 :]):
+                by_template[base][f"{qualified}<{spaced}>"] = None
     return {name: list(instances) for name, instances in by_template.items()}
 
 
@@ -96,7 +100,7 @@ def _resolve(
         if name != function.name or not passed:
             continue
         for values in _resolve(file, passed, caller, rounds - 1):
-            replaced, passed_values = written, re.split(r"\s*,\s*(?![^<(]*[>)])", values)
+            replaced, passed_values = written, _ARGUMENT.split(values)
             for parameter, value in zip(parameters, passed_values, strict=False):
                 replaced = re.sub(rf"\b{parameter}\b", value, replaced)
             if not any(re.search(rf"\b{parameter}\b", replaced) for parameter in parameters[len(passed_values) :]):
