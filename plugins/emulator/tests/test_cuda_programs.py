@@ -270,9 +270,12 @@ def test_the_log_is_that_of_the_last_compilation() -> None:
     assert '"uint"' not in str(caught.value)
 
 
-def test_cub_of_blocks_and_warps() -> None:
-    source = """
-#include <cub/cub.cuh>
+@pytest.mark.parametrize("header", ["cub/cub.cuh", "cub/device/device_reduce.cuh", "cub/util_allocator.cuh"])
+def test_cub_of_blocks_and_warps(header: str) -> None:
+    source = f"""
+#include <{header}>
+"""
+    source += """
 __global__ void total(const int* x, int* y) {
   using Reduce = cub::BlockReduce<int, 64>;
   __shared__ typename Reduce::TempStorage storage;
@@ -387,6 +390,12 @@ def test_what_a_kernel_lacks_of_a_missing_header_is_an_error_that_names_both() -
     source = "#include <my_library.h>\n__global__ void k(int* x) { *x = of_my_library(*x); }\nint main() { return 0; }"
     with pytest.raises(tc.AssemblerError, match=mentions("my_library.h", "of_my_library", "main")):
         run_cuda(source, [np.zeros(1, np.int32)], grid=1, block=1)
+
+
+def test_the_error_of_a_file_with_curand_names_its_package() -> None:
+    source = "#include <curand_kernel.h>\n__global__ void k(curandState* x) { *x = curandState(); }\nint main() {}\n"
+    with pytest.raises(tc.AssemblerError, match=mentions("curand_kernel.h", "nvidia-curand")):
+        run_cuda(source, [np.zeros(64, np.uint8)], grid=1, block=1)
 
 
 def test_several_kernels_are_named_with_their_instances() -> None:

@@ -129,7 +129,9 @@ def compile_cuda(
         elif by_nvcc.log:
             compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")
     if not compiled.ptx:
-        raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{printable(compiled.log.rstrip())}")
+        log = printable(compiled.log.rstrip())
+        log += "\nfor the headers of cuRAND: pip install nvidia-curand" if "<curand" in "".join(unit.left_out) else ""
+        raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{log}")
     text, mangled = _select(unit, compiled.ptx, entry, name)
     for header, place in places.items():  # NVRTC takes headers in memory for files of the current directory
         text = text.replace(f'"{Path.cwd() / header}"', f'"{place}"') if header else text

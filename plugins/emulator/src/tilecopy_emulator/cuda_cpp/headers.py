@@ -28,6 +28,8 @@ _FOR_HOSTS = (
     "thread typeinfo unordered_map unordered_set valarray vector assert.h complex.h ctype.h errno.h memory.h omp.h pthread.h signal.h "
     "stdarg.h stdbool.h stddef.h stdio.h stdlib.h string.h strings.h sys/stat.h sys/time.h sys/types.h time.h unistd.h"
 )
+_FROM_CUB = re.compile(r"cub/(?:cub|device/\w+|util_allocator)\.cuh")
+"""Headers of CUB that NVRTC cannot compile: their algorithms for whole arrays are functions of the host."""
 IMPLICIT = "implicit.h"
 """The header that is included first if the text uses names of nvcc's implicit header."""
 STANDARD = "standard.h"
@@ -69,9 +71,7 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
     headers["cmath"] = f'#include "math.h"\n{headers["cmath"]}'
     headers[STANDARD] = "".join(_shim(name) for name in _IN_STANDARD.split())
     headers |= {name: _own(name) for name in (IMPLICIT, "math.h", "cuda.h")}
-    if "cub/cub.cuh" in text:
-        headers["cub/cub.cuh"] = _cub(text, folders)
-    return headers
+    return headers | {name: _cub(text, folders) for name in _FROM_CUB.findall(text)}
 
 
 def stand_in(name: str) -> str:
@@ -92,7 +92,7 @@ def _included(name: str) -> str:
 
 
 def _cub(text: str, folders: list[str]) -> str:
-    """Return ``cub/cub.cuh`` with the block, warp and thread classes that a text uses; the rest of it is host code."""
+    """Return a header with the block, warp and thread classes of CUB that a text uses."""
     parts = [f"cub/{part}" for part in ("block", "warp", "thread", "iterator")]
     paths = (path for folder in folders for part in parts for path in sorted((Path(folder) / part).glob("*.cuh")))
     named = [
