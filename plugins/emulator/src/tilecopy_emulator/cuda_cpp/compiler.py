@@ -51,6 +51,8 @@ _FOR_DEVICES = "--device-as-default-execution-space"
 _FIRST_HEADER = f"--pre-include={IMPLICIT}"
 _DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
 _AMBIGUOUS = re.compile(r'error: (more than one instance of overloaded function|"[^"]*" is ambiguous)')
+_OF_LIBRARIES = ("_ZN3cub", "_ZN6thrust")
+"""The beginnings of the mangled names of CUB's and Thrust's kernels, which nvcc compiles for calls of the host."""
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 
@@ -317,6 +319,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     named = [mangled for mangled in entries if readable(mangled) == entry]
     if len(named) == 1:
         return ptx, named[0]
+    entries = [mangled for mangled in entries if not mangled.startswith(_OF_LIBRARIES)]
     if entry is None and len(entries) == 1:
         return ptx, entries[0]
     file = source_file(unit.written[""])
