@@ -38,7 +38,7 @@ _MOST_REMEMBERED = 1024
 """The most cached launches of a kernel and cached streams of an executor. A full cache is cleared."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _KernelState:
     """The state that an executor keeps for later launches of a kernel.
 

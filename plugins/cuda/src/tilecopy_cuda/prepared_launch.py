@@ -22,7 +22,7 @@ from .driver import CLUSTER_REFUSED, NOT_CURRENT, Driver
 from .module_lifetime import LoadedKernel
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ParamBuffer:
     """A buffer in host memory for the parameters of one launch, with the table of pointers that the driver needs.
 
