@@ -180,6 +180,7 @@ def test_operators_and_types_with_attributes_are_declarations_of_their_own() -> 
 #define ALIGN(bytes) __align__(bytes)
 typedef struct __builtin_align__(16) quad { int x, y, z, w; } quad;
 struct ALIGN(32) Pair : quad { int second; };
+typedef struct ALIGN(4) { int only; } single;
 __device__ quad& operator ^=(quad& a, const quad& b) { a.x ^= b.x; return a; }
 __device__ bool operator<=(const quad& a, const quad& b) { return a.x <= b.x; }
 struct Twice { __device__ int operator()(int x) const { return 2 * x; } __device__ operator int() const { return 3; } };
@@ -189,13 +190,13 @@ std::vector<int> also_on_the_host(struct quad q) { return {}; }
 __global__ void k(int* x) {
   quad a{5}, b{3};
   a ^= b;
-  *x = Twice()(a.x) + Twice() + (a == a) + (b <= a) + alignof(Pair);
+  *x = Twice()(a.x) + Twice() + (a == a) + (b <= a) + alignof(Pair) + sizeof(single);
 }
 int main() { on_the_host(); }
 """
     x = np.zeros(1, np.int32)
     run_cuda(source, [x], grid=1, block=1)
-    assert x[0] == 2 * (5 ^ 3) + 3 + 1 + 1 + 32
+    assert x[0] == 2 * (5 ^ 3) + 3 + 1 + 1 + 32 + 4
 
 
 def test_constants_of_the_host_may_use_each_other(tmp_path: Path) -> None:
@@ -252,6 +253,31 @@ def test_complex_numbers_of_a_missing_cufft_header() -> None:
     x = np.array([2, 0], np.float32)
     run_cuda(source, [x], grid=1, block=1)
     assert x[1] == 2
+
+
+def test_an_extension_of_pytorch_runs_for_float_and_for_half() -> None:
+    source = """
+#include <ATen/cuda/CUDAContext.h>
+#include <torch/extension.h>
+template <typename scalar_t>
+__global__ void C10_LAUNCH_BOUNDS_1(32) half_of(scalar_t* x) { x[0] /= 2; }
+template <typename scalar_t> C10_LAUNCH_BOUNDS_1(32) __global__ void scale(scalar_t* x, int n) {
+  using acc_t = at::acc_type<scalar_t, true>;
+  CUDA_KERNEL_LOOP(i, n) { x[i] = static_cast<acc_t>(x[i]) * acc_t(C10_WARP_SIZE); }
+}
+void launch(torch::Tensor x) {
+  AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "scale", ([&] {
+    scale<scalar_t><<<1, 32>>>(x.data_ptr<scalar_t>(), x.numel());
+  }));
+}
+"""
+    x = np.ones(1, np.float64)
+    run_cuda(source, [x], entry="half_of<double>", grid=1, block=1)
+    assert x[0] == 0.5
+    for entry, dtype in ((None, np.float32), ("scale<at::Half>", np.float16)):
+        x = np.ones(40, dtype)
+        run_cuda(source, [x, 40], entry=entry, grid=1, block=32)
+        assert (x == 32).all()
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:

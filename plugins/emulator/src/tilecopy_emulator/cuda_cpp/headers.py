@@ -75,10 +75,10 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return a replacement for a missing header: 16-bit types for cuBLAS or PyTorch, complex numbers for cuFFT, else ""."""
+    """Return a replacement for a missing header: the types and macros of PyTorch or cuFFT that kernels use, or ""."""
     if name.startswith("cufft"):
         return _own("cufft.h")
-    return "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
+    return _own("torch.h") if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 
 def _shim(name: str) -> str:

@@ -320,7 +320,7 @@ class _Reader:
         start = self.at
         while self.at < len(self.tokens) and self.tokens[self.at].text == "template":
             self._template()
-        begin, groups, assigned, body = self.at, list[int](), False, -1
+        begin, groups, assigned, of_macro, body = self.at, list[int](), False, False, -1
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
             if token.text == ";":
@@ -355,7 +355,8 @@ class _Reader:
                     and (
                         any(word in _TYPES for word in words)
                         if not groups
-                        else (named or before.text == ">") and words[0] in (*_TYPES, "typedef") and "->" not in words
+                        else words[0] == "typedef"
+                        or ((named or before.text == ">") and words[0] in _TYPES and "->" not in words)
                     )
                 ):
                     body = self.at
@@ -376,11 +377,13 @@ class _Reader:
             assigned = assigned or token.text == "="
             if token.text in _CLOSERS:
                 if token.text == "(" and self.at > begin and self.tokens[self.at - 1].text not in _ATTRIBUTES:
-                    groups += [] if assigned or body >= 0 else [self.at]
-                    alone = self.at == begin + 1 and self.tokens[begin].kind == "word"
+                    if not assigned and body < 0:
+                        groups = [*(groups[:-1] if of_macro else groups), self.at]
+                    alone = self.at == start + 1 and self.tokens[start].kind == "word"
                     self._skip()
                     following = self.tokens[self.at] if self.at < len(self.tokens) else token
-                    if alone and following.kind == "word" and following.text not in _AFTER_PARAMETERS:
+                    of_macro = following.kind == "word" and following.text not in _AFTER_PARAMETERS
+                    if alone and of_macro:
                         return self._add("other", start, begin, self.at, [])  # a macro without a semicolon
                 else:
                     self._skip()

@@ -89,6 +89,8 @@ def _resolve(
         )
     )
     constants |= dict(re.findall(r"\busing\s+(\w+)\s*=\s*([^;]+);", body))
+    if "AT_DISPATCH_" in body:  # its macros define scalar_t as each of several types
+        constants.setdefault("scalar_t", "float")
     for _ in range(_MOST_ROUNDS):
         for name, value in constants.items():
             written = re.sub(rf"\b{name}\b", value if re.fullmatch(r"[\w:]+", value) else f"({value})", written)
