@@ -263,7 +263,7 @@ template <typename scalar_t>
 __global__ void C10_LAUNCH_BOUNDS_1(32) half_of(scalar_t* x) { x[0] /= 2; }
 template <typename scalar_t> C10_LAUNCH_BOUNDS_1(32) __global__ void scale(scalar_t* x, int n) {
   using acc_t = at::acc_type<scalar_t, true>;
-  CUDA_KERNEL_LOOP(i, n) { x[i] = static_cast<acc_t>(x[i]) * acc_t(C10_WARP_SIZE); }
+  CUDA_KERNEL_LOOP(i, n) { x[i] = WARP_SHFL_XOR(static_cast<acc_t>(x[i]), 1) * acc_t(C10_WARP_SIZE); }
 }
 void launch(torch::Tensor x) {
   AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "scale", ([&] {
@@ -275,8 +275,8 @@ void launch(torch::Tensor x) {
     run_cuda(source, [x], entry="half_of<double>", grid=1, block=1)
     assert x[0] == 0.5
     for entry, dtype in ((None, np.float32), ("scale<at::Half>", np.float16)):
-        x = np.ones(40, dtype)
-        run_cuda(source, [x, 40], entry=entry, grid=1, block=32)
+        x = np.ones(64, dtype)
+        run_cuda(source, [x, 64], entry=entry, grid=1, block=32)
         assert (x == 32).all()
 
 

@@ -51,6 +51,7 @@ _FOR_DEVICES = "--device-as-default-execution-space"
 _FIRST_HEADER = f"--pre-include={IMPLICIT}"
 _DEVICE_ALONE = re.compile("-+(default-device|device-as-default)")
 _AMBIGUOUS = re.compile(r'error: (more than one instance of overloaded function|"[^"]*" is ambiguous)')
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _OF_LIBRARIES = ("_ZN3cub", "_ZN6thrust")
 """The beginnings of the mangled names of CUB's and Thrust's kernels, which nvcc compiles for calls of the host."""
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
@@ -313,7 +314,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     A template instance is compiled only after the file has compiled without it: if the file has an error, NVRTC 13
     crashes with the name of an instance.
     """
-    entries = re.findall(r"\.entry\s+([\w$]+)", ptx)
+    entries = _ENTRY.findall(ptx)
     if entry in entries:
         return ptx, str(entry)
     named = [mangled for mangled in entries if readable(mangled) == entry]
@@ -332,8 +333,8 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     if options := _lacking(unit.options, compiled.log):
         more = attrs.evolve(unit, options=(*unit.options, *options))
         compiled = _compile(more, wanted[0]) if _compile(more).ptx else compiled
-    if compiled.mangled is not None:
-        return compiled.ptx, compiled.mangled
+    if compiled.mangled in _ENTRY.findall(compiled.ptx):
+        return compiled.ptx, str(compiled.mangled)
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
         raise AssemblerError(
             f"NVRTC cannot compile {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"

@@ -28,7 +28,17 @@ _MARKERS = frozenset(("__global__", "__device__", "__constant__", "__shared__", 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TYPES = ("struct", "class", "union", "enum")
 _OTHERS = re.compile("using|typedef|static_assert|friend|template|namespace|asm|concept|public|private")
-_ATTRIBUTES = ("__launch_bounds__", "__align__", "alignas", "__attribute__", "__declspec", "decltype", "noexcept")
+_ATTRIBUTES = (
+    "__launch_bounds__",
+    "__cluster_dims__",
+    "__maxnreg__",
+    "__align__",
+    "alignas",
+    "__attribute__",
+    "__declspec",
+    "decltype",
+    "noexcept",
+)
 _AFTER_PARAMETERS = ("const", "noexcept", "override", "final", "try", "requires", "volatile", *_ATTRIBUTES)
 _CONSTANT = re.compile("(static )?const (unsigned |signed )?(float|double|int|char|short|long|long long|bool) \\w+ =")
 _USING_STD = ["using", "namespace", "std", ";"]

@@ -18,6 +18,18 @@ template <class T, bool> using acc_type = opmath_type<T>;
 namespace torch {
 using namespace at;
 }
+template <class T> __device__ T WARP_SHFL(T value, int lane, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_sync(mask, value, lane, width);
+}
+template <class T> __device__ T WARP_SHFL_XOR(T value, int lanes, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_xor_sync(mask, value, lanes, width);
+}
+template <class T> __device__ T WARP_SHFL_UP(T value, unsigned lanes, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_up_sync(mask, value, lanes, width);
+}
+template <class T> __device__ T WARP_SHFL_DOWN(T value, unsigned lanes, int width = 32, unsigned mask = 0xffffffff) {
+  return __shfl_down_sync(mask, value, lanes, width);
+}
 #define C10_WARP_SIZE 32
 #define C10_HOST_DEVICE __host__ __device__
 #define C10_DEVICE __device__
