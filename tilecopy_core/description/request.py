@@ -156,7 +156,8 @@ class Option:
 
     def __attrs_post_init__(self) -> None:
         if self.default is not None and (self.required or not self.fits(self.default)):
-            typed = f"the default must have one of the types {short_repr(self.types)}, got {short_repr(self.default)}"
+            kinds = " or ".join(kind.__name__ for kind in self.types)
+            typed = f"the default must be of type {kinds}, got {short_repr(self.default)}"
             none = f"the default must be None, because the option is required, got {short_repr(self.default)}"
             raise PluginError(f"Option {self.name}: {none if self.required else typed}")
 
@@ -193,7 +194,9 @@ class Variant:
     name: str = _field("a string such as 'tma', the name of the entry point")
     op: str = _field(f"one of {', '.join(OPS)}")
     priority: int = _field("a 64-bit integer", ANY_INTEGER.fits)
-    summary: str = _field("one line that says what the variant does")
+    summary: str = _field(
+        "one line that says what the variant does", lambda value: _is_text(value) and len(value.splitlines()) == 1
+    )
     spaces: tuple[tuple[str, str], ...] = _field(
         "a tuple of (source, destination) pairs of memory spaces",
         lambda pairs: (
@@ -212,7 +215,7 @@ class Variant:
         default=attrs.Factory(lambda self: "barrier" if self.op == "copy" else "undeclared", takes_self=True),
     )
     completion_steps: tuple[str, ...] = _field(
-        "a non-empty tuple of strings (the caller's steps after the copy) if tilecopy does not define the completion",
+        f"a non-empty tuple of strings (what the caller does) unless completion is one of {', '.join(COMPLETIONS)}",
         lambda value: _are_texts(value) and value != (),
         default=attrs.Factory(_default_steps, takes_self=True),
         converter=_tuple,

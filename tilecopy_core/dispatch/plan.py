@@ -22,7 +22,7 @@ from ..memory.buffers import Region
 from ..registry import LOCK, PluginWarning, Source, WrapperError, __version__, exporter, known_variants, short_error
 from ..registry.entry_points import CORE
 from ..registry.priorities import Priority
-from .reasons import Outcome, OutcomeKind, by_kind, no_variant
+from .reasons import Outcome, OutcomeKind, by_kind, by_reason, no_variant
 
 _MANY_INSTRUCTIONS = 64
 """The most instructions per thread for which a plan has no note about its cost."""
@@ -141,7 +141,8 @@ class Plan:
             error.args = (f"{who}: {error}", *error.args[1:])
             raise
         except BaseException as error:
-            raise PluginError(f"{who}: tilecopy_emit raised {short_error(error)}; {plugin.source.advice}") from error
+            what = f"raised {short_error(error)}{plugin.fault_line('tilecopy_emit', error)}"
+            raise PluginError(f"{who}: tilecopy_emit {what}; {plugin.source.advice}") from error
         if answer is not None:
             raise PluginError(
                 f"{who}: tilecopy_emit must return None, got {short_repr(answer)} "
@@ -197,7 +198,7 @@ class Plan:
     def _not_chosen(self) -> str:
         """Return why other variants were not chosen; variants for other kinds of copies are only listed."""
         outcomes = [o for o in self.outcomes if o.kind in ("declined", "lacks option", "faulty", "set aside")]
-        reasons = [f"{o.name} ({o.reason})" for o in sorted(outcomes, key=lambda o: -o.nearness)]
+        reasons = [f"{names} ({reason})" for reason, names in by_reason(sorted(outcomes, key=lambda o: -o.nearness))]
         for why, far in by_kind(self.outcomes, self.request.op).items():
             reasons.append(f"{why}: {', '.join(o.name for o in far)}")
         return "; ".join(reasons)
@@ -336,7 +337,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             reason = named.reason or "the plugin wraps the hooks of variants and cannot lower a copy"
             raise PluginError(f"variant {short_repr(name)} cannot be used: {reason}")
         if named is None and name not in known_variants():
-            raise no_variant(request, demanded, others, table)
+            raise no_variant(request, demanded, others, table, registry.table)
     accepted: list[tuple[Priority, Plugin, CopyRequest]] = []
     outcomes: list[Outcome] = []
     threads, packed = why_not_threads(request), in_bytes(request)
@@ -384,7 +385,7 @@ def tilecopy_dispatch(request: CopyRequest, demanded: tuple[str, ...], registry:
             notes=(*left_out, *_notes(request, plugin.name, partition, outcomes, registry, demanded=bool(demanded))),
             priority_origin=priority.origin,
         )
-    raise no_variant(request, demanded, [*outcomes, *others], table)
+    raise no_variant(request, demanded, [*outcomes, *others], table, registry.table)
 
 
 def _notes(
@@ -460,7 +461,7 @@ def _answer(plugin: Plugin, hook: str, request: CopyRequest, demanded: tuple[str
     except (WrapperError, PluginWarning, KeyboardInterrupt):  # a warning is raised where somebody asks for that
         raise
     except BaseException as error:
-        fault, cause = f"{hook} raised {short_error(error)}", error
+        fault, cause = f"{hook} raised {short_error(error)}{plugin.fault_line(hook, error)}", error
     else:
         if isinstance(answer, Decline):
             return Outcome(plugin.name, "declined", answer.reason, nearness=2 if hook == "tilecopy_predicate" else 3)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..description.request import OPS, CopyRequest
+from ..description.request import OPS, RESERVED, CopyRequest
 from ..errors import NoVariantError, UnknownOptionError, did_you_mean, short_repr
 from ..errors.attrs_classes import frozen
 from ..registry.distributions import distributions
@@ -58,18 +58,30 @@ def by_kind(outcomes: Iterable[Outcome], op: str) -> dict[str, list[Outcome]]:
     return {why.format(others): group for why, group in outcomes_by_kind.items() if group}
 
 
+def by_reason(outcomes: Iterable[Outcome]) -> list[tuple[str, str]]:
+    """Return the different reasons of outcomes in order, each with the names of its variants, separated by commas."""
+    names: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        names.setdefault(outcome.reason, []).append(outcome.name)
+    return [(reason, ", ".join(group)) for reason, group in names.items()]
+
+
 def no_variant(
-    request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table
+    request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table, all_ops: Callable[[], Table]
 ) -> NoVariantError:
-    """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install."""
+    """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install.
+
+    ``all_ops`` returns the table of the variants of every op. It is called if the request has an unknown option.
+    """
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     none = "no installed variant can lower this copy" if outcomes else "no variant for this copy is installed"
     who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower this copy" if demanded else none
-    unknown = _unknown_option(request, demanded, table)
+    unknown = _unknown_option(request, demanded, table, all_ops)
     first_party = known_variants()
     near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
     place = {name: at - len(demanded) for at, name in enumerate(demanded)}
-    lines = [f"{o.name}: {o.reason}" for o in sorted(near, key=lambda o: (place.get(o.name, 0), -o.nearness))]
+    nearest_first = sorted(near, key=lambda o: (place.get(o.name, 0), -o.nearness))
+    lines = [f"{names}: {reason}" for reason, names in by_reason(nearest_first)]
     unknown_names = [name for name in demanded if table.plugin_named(name) is None and name not in first_party]
     if unknown:
         lines.insert(0, unknown)
@@ -103,18 +115,32 @@ def _missing_metadata() -> str:
     return ""
 
 
-def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table) -> str:
+def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Table, all_ops: Callable[[], Table]) -> str:
     """Return a message about an option that no installed variant of the op takes, or ""."""
     op, named = request.op, [table.plugin_named(name) for name in demanded]
     if demanded and not any(plugin is not None and plugin.is_variant for plugin in named):
         return ""
+    takers = _takers(table, op)
+    unknown = next((name for name in request.options if name not in takers), None)
+    if unknown is None:
+        return ""
+    (other_op,) = set(OPS) - {op}
+    others = _takers(all_ops(), other_op).get(unknown, set())
+    if others.intersection(demanded):  # the op is wrong, not the option
+        return ""
+    taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
+    hint = (
+        f"; {other_op} takes it ({', '.join(sorted(others))})"
+        if others
+        else did_you_mean(unknown, RESERVED.union(takers))
+    )
+    return f"no installed variant for {op} takes option {unknown!r}; the options of {op} are {taken}{hint}"
+
+
+def _takers(table: Table, op: str) -> dict[str, set[str]]:
+    """Return a dict from the options of an op to the names of the variants that take them."""
     takers: dict[str, set[str]] = {}
     for plugin in table.plugins:
         for option in plugin.variant.options if plugin.variant and plugin.variant.op == op else ():
             takers.setdefault(option.name, set()).add(plugin.name)
-    for option_name in request.options:
-        if option_name not in takers:
-            taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
-            near = did_you_mean(option_name, takers)
-            return f"no installed variant for {op} takes option {option_name!r}; the options of {op} are {taken}{near}"
-    return ""
+    return takers

@@ -18,6 +18,7 @@ from .lazy_regex import pattern as pattern
 
 __all__ = ["FLAG", "TEXT", "Validator", "attribute", "checked", "instance_of", "integer", "integer_in", "one_of"]
 __all__ += ["optional", "short_repr", "tuple_of"]
+__tracebackhide__ = True  # pytest shows the call that is refused, not the checks of its arguments
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -200,7 +200,8 @@ class Expr(RunTime):
 
     def __index__(self) -> int:
         raise RequestError(
-            f"the value must be a plain integer, got {self}: a symbolic integer is known only when the kernel runs"
+            f"the value must be a plain integer, got {self}: a symbolic integer is known only when the kernel runs; "
+            "to loop in the kernel, use KernelBuilder.range"
         )
 
     def __bool__(self) -> bool:

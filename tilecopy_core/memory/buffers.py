@@ -383,9 +383,9 @@ class Region:
         for dim, (start, extent, size) in enumerate(zip(self.starts, self.extents, self.buffer.shape, strict=True)):
             if surely_leaves(start, extent, size):
                 below = "; a negative start does not count from the end" if isinstance(start, int) and start < 0 else ""
+                edge = '; to copy an edge tile, pass outside="zero", a number or "keep"' if self.size > 1 else ""
                 raise LayoutError(
-                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}; "
-                    'to copy an edge tile, pass outside="zero", a number or "keep"'
+                    f"{self.buffer.name}{list(self.buffer.shape)}: {leaving(dim, start, extent, size)}{below}{edge}"
                 )
 
     def __repr__(self) -> str:

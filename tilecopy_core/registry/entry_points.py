@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 CORE = "tilecopy-core"
-THIS_PROCESS = "this process"
+THIS_PROCESS = "a registered object"
 """The package of a plugin that was registered with :meth:`Registry.register`."""
 SLOW_IMPORT_SECONDS = 4.0
 """The CPU time of an import above which a warning is given, because it delays the first copy of every process."""

@@ -52,6 +52,17 @@ class Plugin:
         """True for a variant that can be asked, here or for copies of another op."""
         return self.status in ("ready", "other op")
 
+    def fault_line(self, hook: str, error: BaseException) -> str:
+        """Return `` in line N of MODULE``: the innermost line of a hook's file that an exception passed. Return "" if there is none."""
+        file = getattr(getattr(self.hooks[hook].function, "__code__", None), "co_filename", None)
+        text, traceback = "", error.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            if frame.f_code.co_filename == file:
+                text = f" in line {traceback.tb_lineno} of {frame.f_globals.get('__name__')}"
+            traceback = traceback.tb_next
+        return text
+
 
 class _Hooks:
     """The hooks of a plugin object alone, compared by identity whatever the object's own ``==`` says."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -101,6 +102,9 @@ def test_a_finding_reads_like_a_review() -> None:
     )
     with pytest.raises(Counterexample) as caught:
         for_all(VariantUnderTest.of(getattr(broken_variants, f"broken_{number}")), properties.results_are_right, 40)
+    shown = {Path(entry.path).name for entry in caught.traceback.filter(caught)}
+    assert not shown & {"properties.py", "checks.py", "case_harness.py"}, "the author sees the kit's own frames"
+    assert caught.value.__context__ is None or caught.value.__suppress_context__, "a larger copy is shown, too"
     finding = caught.value
     lines = str(finding).split("\n")
     assert lines[0] == f"rule: {properties.RESULT}" and lines[1].startswith("found: ")

@@ -160,7 +160,7 @@ def test_a_name_is_free_again_when_its_rival_is_gone() -> None:
     with pytest.warns(PluginWarning, match=mentions("acme-one", "1.0", "acme-two")):
         assert plan(found).variant == "good"
     found.register(variant("twin"), name="twin")
-    assert plan(found).package == "this process"
+    assert plan(found).package == "a registered object"
     needy = Source("twin", "acme-three", "1.0", lambda: pytest.fail("loaded"), needs="it requires tilecopy-core>=99")
     with pytest.warns(PluginWarning, match=mentions("acme-three", "1.0", "tilecopy-core", 99)):
         assert plan(registry(twice[0], needy)).package == "acme-one 1.0"

@@ -36,8 +36,8 @@ def emit_checked(plan: Plan, ptx: PtxBuilder, registry: Registry | None = None) 
         why = why_malformed(ptx.recent, register_bits(ptx), may_be_empty=plan.request.may_exceed_bounds)
     if why is not None:
         raise PluginError(
-            f"the hook tilecopy_emit of variant {plan.variant} ({plan.package}) is faulty: {why}; set "
-            f"TILECOPY_DISABLE={plan.variant} or uninstall the package"
+            f"variant {plan.variant} ({plan.package}): tilecopy_emit is faulty: {why}; "
+            f"TILECOPY_DISABLE={plan.variant} disables the variant"
         )
 
 

@@ -41,7 +41,8 @@ def write_local(
     whole = local_words(ptx, buffer, start_elem, bits)
     if whole is not None:
         if len(whole) != len(registers):
-            raise PtxError(f"{buffer.name}: {bits} bits need {len(whole)} registers, got {short_repr(registers)}")
+            need = f"{len(whole)} registers of {whole[0].bits} bits"
+            raise PtxError(f"{buffer.name}: {bits} bits of {buffer.dtype} need {need}, got {short_repr(registers)}")
         for word, register in zip(whole, registers, strict=True):
             ptx.instr(f"mov.b{word.bits}", word, register, guard=guard)
         return

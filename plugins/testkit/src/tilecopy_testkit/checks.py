@@ -27,6 +27,7 @@ from .random_cases import case_of_seed
 from .variant_process import answers, answers_elsewhere
 from .variant_under_test import VariantUnderTest, restricted
 
+__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
 NEEDED = "each completion step must be needed: a copy without the step must cause a hazard"
 DECLARED = "the variant's record must declare how a copy completes"
 ASSEMBLES = "the PTX must assemble for every target in the variant's record"

@@ -38,7 +38,11 @@ _Bits = Annotated[int, msgspec.Meta(ge=0, le=30)]
 
 @attrs.frozen(field_transformer=typed_fields)
 class AffineTerm:
-    """The term ``factor * (variable // quotient % modulus)``. If ``modulus`` is 0, ``% modulus`` is omitted."""
+    """The term ``factor * (variable // quotient % modulus)``. If ``modulus`` is 0, ``% modulus`` is omitted.
+
+    The variable is ``block`` (the CTA), ``turn`` (the iteration of the loop around the copy), ``unit`` (the scope's index in the
+    CTA, such as the warp's) or ``n`` (the scalar argument).
+    """
 
     variable: Annotated[str, name_of(*VARIABLES)]
     factor: Number

@@ -16,6 +16,7 @@ from .properties import partition_of, request_of, verdict
 from .random_cases import case_of_seed
 from .variant_under_test import SUBJECT, VariantUnderTest
 
+__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
 _NAMED = re.compile(r"\[[^]]*\]|\([^()]*\)|\d+")
 """The parts of a reason to decline that differ from copy to copy: places and numbers."""
 

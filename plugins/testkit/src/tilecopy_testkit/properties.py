@@ -25,6 +25,7 @@ from .hook_audit import MAX_CALLS, HookAuditor, snapshot
 from .variant_under_test import VariantUnderTest
 from .widths import brute_force
 
+__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
 RESULT = "the destination must have the elements that the layouts define, and no other byte may change"
 PURE = "hooks must return equal answers for equal requests, without printing, reading the environment or changing arguments"
 ANSWERS = "the predicate must return Accept, or Decline with a reason, and must not raise an exception"

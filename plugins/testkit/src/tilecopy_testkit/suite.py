@@ -27,6 +27,7 @@ from .strategies import cases
 from .validators import ANY
 from .variant_under_test import SUBJECT, VariantUnderTest, restricted
 
+__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
 Property = Callable[[VariantUnderTest, CopyCase], bool]
 TARGETS_VARIABLE = "TILECOPY_TESTKIT_TARGETS"
 """The environment variable that names the targets to test."""
@@ -93,12 +94,15 @@ def for_all(
         if number >= examples and taken >= least:
             break
         case = case_of_seed(subject.case_space, f"{seeded_by}:{number}")
+        failure: Counterexample | None = None
         try:
             taken += bool(rule(subject, case))
         except Counterexample as counterexample:
+            failure = counterexample
+        if failure is not None:  # after the except block, so that the smaller one is shown alone
             if shrink:
-                _raise_smaller(subject, rule, case, counterexample)
-            raise
+                _raise_smaller(subject, rule, case, failure)
+            raise failure
     if strategies:
         taken += _hold_by_hypothesis(subject, rule, examples, seeded_by, strategies, shrink=shrink)
     if taken < least:

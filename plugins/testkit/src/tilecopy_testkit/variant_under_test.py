@@ -11,7 +11,7 @@ from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy.validators import FUNCTION, mapping_of
 
-from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
+from tilecopy_core.errors import checked, did_you_mean, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
 from .case_space import CaseSpace, Draw
@@ -40,12 +40,13 @@ def source_of(plugin: Any) -> Source:
         PluginError: no installed variant has that name, or the object has no record.
     """
     if isinstance(plugin, str):
-        sources = [source for source in installed_sources(VARIANTS_GROUP) if source.name == plugin]
-        if not sources:
+        sources = {source.name: source for source in reversed(installed_sources(VARIANTS_GROUP))}
+        if plugin not in sources:
             raise tc.PluginError(
                 f"plugin must name an installed variant, got {short_repr(plugin)}: install its package"
+                f"{did_you_mean(plugin, sources)}"
             )
-        return sources[0]
+        return sources[plugin]
     try:
         name = getattr(getattr(plugin, "variant", None), "name", None)
     except Exception:  # an object's own
@@ -54,7 +55,7 @@ def source_of(plugin: Any) -> Source:
         raise tc.PluginError(
             f"plugin must have an attribute 'variant', a tilecopy_core.Variant with a name, got {short_repr(plugin)}"
         )
-    return Source(name, "this process", "0", lambda: plugin)
+    return Source(name, "a registered object", "0", lambda: plugin)
 
 
 @attrs.frozen(eq=False)

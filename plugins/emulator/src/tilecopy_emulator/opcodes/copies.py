@@ -22,7 +22,7 @@ from ..threads.global_arrays import GlobalArray, Reads, fetch, put
 from .loads import address_reader, demand_parts, gather, immediate, names_of, shared_address, with_operands
 from .operands import Handler, Lanes, Reader, Step, demand_count, is_constant, reader, refuse, writer
 
-_WAITS = "the wait on the copy's mbarrier is missing"
+_WAITS = "the wait for this phase of the copy's mbarrier is missing"
 
 
 def _cp(instruction: Instruction, program: Program) -> Step:

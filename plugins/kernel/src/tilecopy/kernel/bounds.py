@@ -265,7 +265,7 @@ class Bound:
                 known = f" = {substitute(self.extent, replacements)}"
             raise LayoutError(
                 f"{self.what} of extent {self.extent}{known}: the start {self.value} must be from {self.least} to {limit}, "
-                f"but may be from {lower} to {upper}{guard}{at}"
+                f"but may be from {lower} to {upper}{guard}; use KernelBuilder.if_ around it, or pass outside= to a copy{at}"
             )
 
 
