@@ -282,16 +282,16 @@ def terms_of(value: Int) -> tuple[Term, ...]:
 
 def add(left: Int, right: Int) -> Int:
     """Return the sum of two integers."""
-    if isinstance(left, Expr) and isinstance(right, Expr):
-        terms = dict(left.terms)
-        for atom, coefficient in right.terms:
-            terms[atom] = terms.get(atom, 0) + coefficient
-        return sum_of(left.const + right.const, terms.items())
-    if isinstance(right, Expr):
-        left, right = right, left
-    if isinstance(left, Expr):
+    if not isinstance(right, Expr):
+        if not isinstance(left, Expr):
+            return left + right
         return Expr(left.const + right, left.terms) if right else left
-    return left + right
+    if not isinstance(left, Expr):
+        return add(right, left)
+    terms = dict(left.terms)
+    for atom, coefficient in right.terms:
+        terms[atom] = terms.get(atom, 0) + coefficient
+    return sum_of(left.const + right.const, terms.items())
 
 
 def sub(left: Int, right: Int) -> Int:
@@ -302,9 +302,7 @@ def sub(left: Int, right: Int) -> Int:
 def mul(left: Int, right: Int) -> Int:
     """Return the product of two integers, multiplied out if both are symbolic."""
     if not isinstance(left, Expr):
-        left, right = right, left
-    if not isinstance(left, Expr):
-        return left * right
+        return mul(right, left) if isinstance(right, Expr) else left * right
     if isinstance(right, Expr):
         total = add(mul(left, right.const), mul(Expr(0, right.terms), left.const))
         for atom, coefficient in left.terms:

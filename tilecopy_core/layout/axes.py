@@ -11,7 +11,7 @@ from ..errors.attrs_classes import frozen
 from ..integers.expr import Int, constant_of, is_int_like, key_of, plain, terms_of
 
 
-@frozen(repr=False, cache_hash=True)
+@frozen(repr=False)
 class Axis:
     """A frozen record of a named axis along which a stride runs, such as memory or the lanes of a warp.
 
@@ -25,6 +25,14 @@ class Axis:
     coarser: str = attrs.field(default="", validator=TEXT)
 
     __array_ufunc__ = None
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:  # nearly always one of the axes below
+            return True
+        return isinstance(other, Axis) and attrs.astuple(self) == attrs.astuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __repr__(self) -> str:
         return self.name

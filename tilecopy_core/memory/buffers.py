@@ -180,14 +180,15 @@ class Buffer:
     def __getitem__(self, key: Any) -> Region:
         """Return a region for slices and integers (an extent of 1); missing dimensions, and those of ``...``, are whole."""
         parts = key if isinstance(key, tuple) else (key,)
-        at = next((dim for dim, part in enumerate(parts) if part is Ellipsis), len(parts))
+        dots = [dim for dim, part in enumerate(parts) if part is Ellipsis]
+        at = dots[0] if dots else len(parts)
         rest = parts[at + 1 :]
         parts = (*parts[:at], *[slice(None)] * (len(self.shape) - at - len(rest)), *rest)
         if len(parts) > len(self.shape):
             raise LayoutError(
                 f"an index of {self.name} must have at most {len(self.shape)} dimensions, got {len(parts)}: {short_repr(key)}"
             )
-        if any(part is Ellipsis for part in rest):
+        if len(dots) > 1:
             raise LayoutError(f"{self.name}: an index must have at most one '...', got {short_repr(key)}")
         try:
             starts, extents = box(self.shape, parts, overhang=True)

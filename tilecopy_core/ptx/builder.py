@@ -23,13 +23,8 @@ from .operands import Access, Address, Register, Vector, vector_of
 
 Registers: TypeAlias = Sequence[Register]
 
-_WIDTHS = {8: 1, 16: 1, 32: 1, 64: 2, 128: 4, 256: 8}
-"""Width of an access in bits -> the number of 32-bit registers that it fills."""
-
-
-def _parts_of(place: Access | Address) -> tuple[Address, Register | None, int | tuple[int, ...] | None]:
-    """Return address, predicate and fill of an access; a plain address is accessed by all threads."""
-    return (place, None, None) if isinstance(place, Address) else (place.address, place.predicate, place.fill)
+_REGISTER_BITS = {8: 32, 16: 32, 32: 32, 64: 64, 128: 128, 256: 256}
+"""Width of an access in bits -> the width of the registers that it fills."""
 
 
 class PtxBuilder(IndexEmitter):
@@ -61,11 +56,10 @@ class PtxBuilder(IndexEmitter):
         predicate is false the registers keep their values or get the access's fill. Raises PtxError for another number of
         bits, registers of another width, or an address that is not proved to be aligned.
         """
-        address, mask, fill = _parts_of(source)
         registers = self.regs("b32", self._check_width(bits)) if into is None else into
-        opcode, vector = self._checked("ld", address, bits, registers)
-        if mask is not None and fill is not None:
-            self.fill(registers, fill)
+        opcode, vector, address, mask = self._checked("ld", source, bits, registers)
+        if mask is not None and isinstance(source, Access) and source.fill is not None:
+            self.fill(registers, source.fill)
         self.instr(opcode, vector, address, guard=mask)
         return list(registers)
 
@@ -74,8 +68,9 @@ class PtxBuilder(IndexEmitter):
 
         With ``relaxed``, the store is ``st.relaxed.gpu``, which does not race with other such stores to the same address.
         """
-        address, mask, _ = _parts_of(destination)
-        opcode, vector = self._checked("st.relaxed.gpu" if relaxed else "st", address, bits, registers)
+        opcode, vector, address, mask = self._checked(
+            "st.relaxed.gpu" if relaxed else "st", destination, bits, registers
+        )
         self.instr(opcode, address, vector, guard=mask)
 
     def fill(self, registers: Registers, words: int | tuple[int, ...]) -> None:
@@ -91,16 +86,19 @@ class PtxBuilder(IndexEmitter):
         return [pure_once(self, self._at(0), ("word", word), "mov.b32", "b32", word) for word in repeated]
 
     def _check_width(self, bits: int) -> int:
-        if bits not in _WIDTHS:
+        if bits not in _REGISTER_BITS:
             raise PtxError(
-                f"the width of an access must be one of {', '.join(map(str, _WIDTHS))} bits, got {short_repr(bits)}"
+                f"the width of an access must be one of {', '.join(map(str, _REGISTER_BITS))} bits, got {short_repr(bits)}"
             )
-        return _WIDTHS[bits]
+        return _REGISTER_BITS[bits] // 32
 
-    def _checked(self, name: str, address: Address, bits: int, registers: Registers) -> tuple[str, Vector]:
-        """Return the opcode of an access and its registers as an operand. Raises PtxError if they or the address do not fit ``bits``."""
+    def _checked(
+        self, name: str, place: Access | Address, bits: int, registers: Registers
+    ) -> tuple[str, Vector, Address, Register | None]:
+        """Return an access's opcode, registers, address and predicate. Raises PtxError if its operands do not fit ``bits``."""
+        address, mask = (place, None) if isinstance(place, Address) else (place.address, place.predicate)
         vector = vector_of(tuple(registers))
-        if vector.bits != max(bits, 32) or bits not in _WIDTHS:
+        if vector.bits != _REGISTER_BITS.get(bits):
             raise PtxError(
                 f"{name} of {bits} bits needs {self._check_width(bits)} registers of 32 bits, or half as many of 64 bits, got {short_repr(registers)}"
             )
@@ -113,7 +111,7 @@ class PtxBuilder(IndexEmitter):
                 f"{name} of {bits} bits: the address {address} must be a multiple of {bits // 8} bytes, but it is only proved to "
                 f"be a multiple of {address.align_bytes} bytes"
             )
-        return f"{name}.{address.space}{vector.suffix if bits >= 32 else f'.u{bits}'}", vector
+        return f"{name}.{address.space}{vector.suffix if bits >= 32 else f'.u{bits}'}", vector, address, mask
 
     def fragment(self, buffer: Buffer) -> list[Register]:
         """Return the registers of a local buffer. Registers have 64 bits for 64-bit elements, else 32 bits."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ..errors.attrs_classes import frozen
 from ..errors.lazy_regex import pattern
 from .instructions import Role, instruction_of
-from .operands import Register, Vector, Written
+from .operands import Address, Register, Vector, Written
 
 __all__ = ["Line", "LineAccess", "instructions_in"]
 
@@ -119,7 +119,7 @@ class Line:
 
 
 _TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
-    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text")}
+    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text"), Address: Address.__repr__}
 )
 
 

@@ -142,9 +142,12 @@ def emit_through_registers(ptx: PtxBuilder, request: CopyRequest, partition: Vec
     for batch in batches(ptx, partition.outer, bits // 32, limit=_limit(partition)):
         loaded: list[tuple[Int, Register | bool, list[Register]]] = []
         for turn in batch:
-            write = True if masks is None else masks.target(turn)
-            read = True if masks is None else all_of(ptx, [masks.source(turn), write])
-            write = read if fill is None else write
+            read: Register | bool = True
+            write: Register | bool = True
+            if masks is not None:
+                write = masks.target(turn)
+                read = all_of(ptx, [masks.source(turn), write])
+                write = read if fill is None else write
             if write is False:
                 continue
             if read is False and fill is not None:
@@ -238,16 +241,16 @@ class SideAddresses:
         self._ptx, self._side, self._partition, self._thread, self._whole = ptx, side, partition, thread, whole
         follows_layout = type(side) is Side  # another class says itself where its elements lie
         self._steps = _rounds_of(side.layout.shard, partition.threads * partition.vec) if follows_layout else None
+        # one iter nearly always: what along() gives, without a walk for each address
+        self._stride = self._steps[0].stride if self._steps and len(self._steps) == 1 else None
         self._first = side.offset(0, thread, partition.shape) if self._steps is not None else 0
         self._places: dict[tuple[tuple[Atom, int], ...], AddressBase] = {}
 
     def address(self, round_index: Int) -> Address:
         """Return the address of the thread's vector in a round."""
-        steps = self._steps
-        if steps is None:
+        if self._steps is None:
             return self._of(self._side.offset(round_index, self._thread, self._partition.shape)).at(0)
-        # one iter nearly always: what along() gives, without a walk for each address
-        step = round_index * steps[0].stride if len(steps) == 1 else along(steps, m, round_index)
+        step = along(self._steps, m, round_index) if self._stride is None else round_index * self._stride
         varying, moved = (step.terms, step.const) if isinstance(step, Expr) else ((), step)
         places = self._places.get(varying)
         if places is None:

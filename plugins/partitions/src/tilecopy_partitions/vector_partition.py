@@ -239,9 +239,9 @@ class Run:
             for it in self.iters[:-1]:
                 if not is_multiple(it.stride, vec):
                     return f"{buffer.name}: strides must be multiples of {vec} elements, got {it.stride}"
-            starts = [("start", self.start), ("buffer's storage offset", buffer.storage_offset)]
-            if self.swizzle is None:  # which comes between the two
-                starts = [("start", self.start + buffer.storage_offset)]
+            starts = [("start", add(self.start, buffer.storage_offset))]
+            if self.swizzle is not None:  # which comes between the two
+                starts = [("start", self.start), ("buffer's storage offset", buffer.storage_offset)]
             for what, at in starts:
                 if not is_multiple(at, vec):
                     return f"{buffer.name}: the {what} must be a multiple of {vec} elements, got {at}, a multiple of {divisor_of(at)}"
