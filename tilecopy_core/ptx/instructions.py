@@ -274,7 +274,7 @@ def _first_of(choices: tuple[str, ...], text: str) -> tuple[int, int]:
     """Return where the first dot and choice begin and end that a text has as whole parts, or (0, 0)."""
     start = text.find(".")  # compiling a pattern for each group takes longer than all that a kernel looks up
     while start >= 0:
-        for choice in choices:
+        for choice in choices if text.startswith(choices, start + 1) else ():
             end = start + 1 + len(choice)
             if text.startswith(choice, start + 1) and text[end : end + 1] in ("", "."):
                 return start, end

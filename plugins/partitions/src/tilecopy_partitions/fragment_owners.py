@@ -152,8 +152,8 @@ def why_no_owners(request: CopyRequest, layout: TileLayout) -> str | None:
         assert available is not None  # the thread's index is bounded by the scope
         if (last := layout.span(axis) - 1) > available:
             return f"layout indices along {axis} must be at most {available}, the last index in a {kind}, got {last}"
-    thread_places = _there(request.scope, tuple(threads))
-    if nobody := _nobodys(thread_places, threads, layout):
+    thread_places, is_grid = _there(request.scope, tuple(threads))
+    if not is_grid and (nobody := _nobodys(thread_places, threads, layout)):
         where = ", ".join(f"{place} along {axis}" for axis, place in zip(threads, nobody, strict=True))
         return f"each element of the layout must belong to a thread, but none of the {request.scope.threads} threads of the {kind} is at {where}"
     if request.src is not fragment or len(thread_places) == request.scope.threads:
@@ -176,7 +176,7 @@ def _remedy(scope: Scope, axes: Sequence[Axis]) -> str:
     for axis in _THREAD_AXES:
         together = (*axes, axis)
         inside = _SCOPES.index(axis.coarser) <= _SCOPES.index(scope.kind)
-        if inside and not _overlap(together) and len(_there(scope, together)) == scope.threads:
+        if inside and not _overlap(together) and len(_there(scope, together)[0]) == scope.threads:
             return f"add an offset along {axis} to the layout to select the thread that stores, for example layout=... + 0 @ {axis}"
     return "use a layout whose axes distinguish the threads"
 
@@ -187,16 +187,15 @@ def thread_axes(fragment: Region) -> list[Axis]:
 
 
 @lru_cache(maxsize=256)
-def _there(scope: Scope, axes: tuple[Axis, ...]) -> frozenset[tuple[int, ...]]:
-    """Return the places of a scope's threads along some axes."""
+def _there(scope: Scope, axes: tuple[Axis, ...]) -> tuple[frozenset[tuple[int, ...]], bool]:
+    """Return the places of a scope's threads along some axes, and whether each place on one axis goes with each on the others."""
     places = [by_thread(axis_index(axis, scope.tid), scope.threads).tolist() for axis in axes]
-    return frozenset(zip(*places, strict=True)) if places else frozenset({()})
+    there = frozenset(zip(*places, strict=True)) if places else frozenset({()})
+    return there, len(there) == prod([len(set(along_axis)) for along_axis in places])
 
 
 def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLayout) -> tuple[int, ...] | None:
     """Return a place of a layout's elements along some axes where no thread is, such as lane 16 of a last warp of 16; or None."""
-    if len(there) == prod(len(set(places)) for places in zip(*there, strict=True)):
-        return None  # each place along one axis goes with each along the others
     reached = []
     for axis in axes:
         axis_places = {constant_of(layout.offset_on(axis))}
