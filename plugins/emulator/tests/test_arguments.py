@@ -221,3 +221,34 @@ def test_a_type_that_a_name_repeats_is_known():
     ):
         run(parameters, body, [1, 2.0, y], name=name)
         assert y.tolist() == bits
+
+
+@pytest.mark.parametrize(
+    ("type", "numbers", "dtype"),
+    [
+        ("6float3", (1, 2.5, -3), np.float32),
+        ("7double2", (1, 0.1), np.float64),
+        ("6uchar4", (1, 2, 255, 4), np.uint8),
+        ("6short2", (-1, 2), np.int16),
+        ("9longlong1", (-5,), np.int64),
+        ("4dim3", (1, 2, 3), np.uint32),
+    ],
+)
+def test_the_components_of_a_vector_type_have_its_type(type, numbers, dtype):
+    expected = np.array(numbers, dtype)
+    y = np.zeros(16, np.uint8)
+    body = "ld.param.u64 %d1, [y]; " + " ".join(
+        f"ld.param.u8 %h1, [v+{at}]; st.global.u8 [%d1+{at}], %h1;" for at in range(expected.nbytes)
+    )
+    run(f".param .b8 v[{expected.nbytes}], .param .u64 y", body, [Struct(*numbers), y], name=f"_Z1k{type}Ph")
+    assert y[: expected.nbytes].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("type", "fields", "values"),
+    [("6float3", (1, 2), ("float3", 3, 2)), ("4int2", (1, 2.5), (2.5,)), ("6uchar4", (1, 2, 3, 256), (256,))],
+)
+def test_components_that_do_not_fit_a_vector_type_are_refused(type, fields, values):
+    nbytes = {"6float3": 12, "4int2": 8, "6uchar4": 4}[type]
+    with pytest.raises(LaunchError, match=mentions("argument 0", "v", *values)):
+        run(f".param .b8 v[{nbytes}]", "", [Struct(*fields)], name=f"_Z1k{type}")

@@ -19,7 +19,7 @@ from .alu.formats import BF16, F16, encode, quantize
 from .argument_checks import items_of
 from .memory.tensor_maps import MAP_ALIGN_BYTES, MAP_BYTES, TensorMap
 from .program import REGISTER_BITS, Parameter, Program, Variable, shown_name
-from .signatures import DTYPES, parameter_types
+from .signatures import DTYPES, parameter_types, vector_type
 from .threads.global_arrays import GlobalMemory
 
 BASE_ALIGN_BYTES = 256
@@ -170,6 +170,9 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
     if parameter.is_array:
         if parameter.bytes == 2 and isinstance(argument, (int, float)) and not isinstance(argument, bool):
             return _Block(name, bytearray(_half(parameter, type, argument, place)))
+        vector = vector_type(type) if isinstance(argument, Struct) else None
+        if vector and all(_is_plain(field) for field in argument.fields):
+            return _vector(parameter, type, vector, argument, place)
         if isinstance(argument, (Struct, TensorMap)):
             block = _block_of(argument, name, place)
             if len(block.data) != parameter.bytes:
@@ -200,6 +203,21 @@ def _argument(parameter: Parameter, type: str, argument: Any, place: str) -> _Bl
     return _block_of(
         argument if isinstance(argument, Pointer) else Pointer(argument if array is None else array), name, place
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True for a number without a NumPy type."""
+    return isinstance(value, (int, float)) and not isinstance(value, (bool, np.generic))
+
+
+def _vector(parameter: Parameter, type: str, vector: tuple[str, int], argument: Struct, place: str) -> _Block:
+    """Return the block of a vector such as ``float3``, whose components have one type, whether they are whole or not."""
+    component_type, count = vector
+    if len(argument.fields) != count:
+        raise LaunchError(f"{place}: the argument for {type} must have {count} numbers, got {len(argument.fields)}")
+    nbytes = parameter.bytes // count
+    component = Parameter(parameter.name, component_type, nbytes, nbytes, 0)
+    return _Block(parameter.name, bytearray(b"".join(_number(component, x, place) for x in argument.fields)))
 
 
 def _check_dtype(dtype: Any, type: str, place: str) -> None:

@@ -12,6 +12,8 @@ DTYPES = {"short": "int16", "unsigned short": "uint16", "int": "int32", "unsigne
           "long long": "int64", "unsigned long long": "uint64", "float": "float32", "double": "float64", "__half": "float16",
           "__nv_bfloat16": "uint16"}  # fmt: skip
 """NumPy types of C++ numbers; types of one byte are left out, because any bytes may be read as such."""
+_VECTOR = re.compile(r"(u?)(char|short|int|longlong|float|double)([1-4])|dim3")
+_VECTOR_BITS = {"char": 8, "short": 16, "int": 32, "longlong": 64, "float": 32, "double": 64}
 _NAME = re.compile(r"_Z(?:L?(\d+)|N[rVK]*(?=\d))")
 _TYPE = re.compile(r"(P*)([rVK]*)(?:(\d+)|(S[0-9A-Z]*_)|([a-z]))")
 
@@ -49,3 +51,13 @@ def parameter_types(name: str) -> tuple[str, ...] | None:
             known += [type] * needed
         types.append(type)
     return () if types == ["void"] else tuple(types)
+
+
+def vector_type(type: str) -> tuple[str, int] | None:
+    """Return the PTX type and the number of components of a vector type of CUDA, such as ``("f32", 3)`` for ``float3``."""
+    match = _VECTOR.fullmatch(type)
+    if match is None:
+        return None
+    unsigned, element, count = match.groups() if match[2] else ("u", "int", "3")  # dim3
+    kind = "f" if element in ("float", "double") else unsigned or "s"
+    return f"{kind}{_VECTOR_BITS[element]}", int(count)
