@@ -17,7 +17,7 @@ import tilecopy as tc
 from tilecopy_core.integers import substitute, symbols_of
 from tilecopy_core.plugin import CopyRequest, PtxBuilder, TileLayout, Variant, hookimpl
 from tilecopy_core.registry import VARIANTS_GROUP, installed_sources
-from tilecopy_partitions import opposite
+from tilecopy_partitions import mbarrier_of, opposite
 
 from . import third_party_variants
 
@@ -494,6 +494,16 @@ def raw(*lines: str) -> Emit:
     return emit
 
 
+def issuer_waits(base: Any, request: CopyRequest, partition: Any, ptx: Any) -> None:
+    """The design's instructions, then a wait of the issuing thread alone: the other threads still need theirs."""
+    base.tilecopy_emit(request, partition, ptx)
+    if (mbar := mbarrier_of(request)) is not None:
+        again, complete = ptx.new_label("again"), ptx.reg("pred")
+        ptx.place(again)
+        ptx.instr("mbarrier.try_wait.parity.shared::cta.b64", complete, ptx.element(mbar), 0)
+        ptx.instr("bra", again, guard=complete, unless=True)
+
+
 # ------------------------------------------------------------------------------------------------- of the second round
 
 
@@ -814,6 +824,7 @@ FAULTS = (
     # dsmem
     Fault("a chunk is missing", "dsmem", partition=fewer_rounds),
     Fault("chunks are 16 bytes short", "dsmem", builder={"instr": half_chunk}),
+    Fault("the issuer waits", "dsmem", emit=issuer_waits, by="text"),
     Fault("it always sends to rank 0", "dsmem", builder=rank(lambda rank: 0)),
     Fault("the barrier is somewhere else", "dsmem", builder={"instr": own_barrier}),
     Fault(
