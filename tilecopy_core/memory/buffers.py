@@ -153,8 +153,10 @@ class Buffer:
             raise LayoutError(
                 f"{where}: storage_offset must be 0 for registers, got {storage_offset}: put the offset into the layout"
             )
-        _MEMORY.check(memory, where, "memory")
-        _HOLDER.check(allocated_addr, where, "allocated_addr")
+        if memory is not None:
+            _MEMORY.check(memory, where, "memory")
+        if allocated_addr is not None:
+            _HOLDER.check(allocated_addr, where, "allocated_addr")
         memory = memory or Memory(name, space, layout, element_type)
         self.__attrs_init__(
             extents,

@@ -252,7 +252,8 @@ class IndexEmitter(Emitter):
         lower, span_bytes = part.bounds[0], _span_bytes(buffer.memory)
         if span_bytes is None or lower is None or lower < 0 or factor >= 2**32:
             return 0
-        least = bounds_of(place - part)[0]  # a part that two places share may be narrow in only one of them
+        others = [term for term in terms_of(place) if term not in part.terms]
+        least = bounds_of(sum_of(constant_of(place), others))[0]  # two places that share a part may differ in it
         return factor if least is not None and (span_bytes - min(least, 0)) // factor < 2**31 else 0
 
     def _plus(self, block: Block, start: Register, part: Expr, factor: int) -> Register:

@@ -90,7 +90,12 @@ class Address:
         return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
 
     def __add__(self, offset_bytes: int) -> Address:
-        return Address(self.space, self.base, self.offset_bytes + offset_bytes, gcd(self.align_bytes, offset_bytes))
+        align_bytes = gcd(self.align_bytes, offset_bytes)
+        return _address_of(self.space, self.base, self.offset_bytes + offset_bytes, align_bytes)
+
+
+_address_of = lru_cache(maxsize=4096)(Address)
+"""Addresses are cached as their registers are."""
 
 
 @frozen(repr=False)
