@@ -299,9 +299,11 @@ def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry
 
 def demanded_names(variant: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names in ``variant=``. Return () for None. Raises RequestError for an invalid or repeated name."""
-    names = () if variant is None else (variant,) if isinstance(variant, str) else variant
+    if variant is None:
+        return ()
+    names = (variant,) if isinstance(variant, str) else variant
     fits = isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)
-    if not fits or len(set(names)) != len(names) or (not names and variant is not None):
+    if not fits or not names or len(set(names)) != len(names):
         raise RequestError(
             f"variant must be a variant name or a tuple of different names such as ('tma', 'ldgsts'), got {short_repr(variant)}"
         )

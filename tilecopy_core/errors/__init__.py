@@ -123,6 +123,8 @@ def without_addresses(text: str) -> str:
 
 def integer(value: Any) -> int | None:
     """Return an integer of Python, NumPy or a framework as an int. Return None for any other value, such as a bool."""
+    if type(value) is int:
+        return value
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             return None

@@ -25,7 +25,8 @@ class Iter:
 
     def __attrs_post_init__(self) -> None:
         extent, stride, axis = self.extent, self.stride, self.axis
-        if type(extent) is not int or extent < 1 or not is_int_like(stride) or type(axis) is not Axis:
+        is_stride = type(stride) is int or is_int_like(stride)
+        if type(extent) is not int or extent < 1 or not is_stride or type(axis) is not Axis:
             raise LayoutError(
                 "Iter: (extent, stride, axis) must be (an int of at least 1, an integer, an Axis such as m), "
                 f"got ({short_repr(extent)}, {short_repr(stride)}, {short_repr(axis)})"

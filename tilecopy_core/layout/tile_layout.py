@@ -69,7 +69,7 @@ class TileLayout:
         owns the elements.
         """
         pairs = offset if isinstance(offset, tuple) else tuple(offset.items())
-        total = add_offsets((), pairs)
+        total = add_offsets((), pairs) if pairs else ()
         if threads := {axis for axis in (*names, *[axis for axis, _ in pairs]) if axis.kind != "memory"}:
             threads -= {it.axis for it in (*shard, *replica)} | {axis for axis, _ in total}
             total = tuple(sorted((*total, *[(axis, 0) for axis in threads]), key=lambda pair: pair[0].name))

@@ -80,14 +80,17 @@ class Address:
     base: Register | str
     offset_bytes: int = 0
     align_bytes: int = 1
+    _text: str = attrs.field(init=False, default="", eq=False)
 
     def __attrs_post_init__(self) -> None:
         if not -(2**31) <= self.offset_bytes < 2**31:
             raise PtxError(f"Address: offset_bytes must fit in 32 bits, got {short_repr(self.offset_bytes)}")
 
     def __repr__(self) -> str:
-        base = self.base.name if type(self.base) is Register else self.base
-        return f"[{base}+{self.offset_bytes}]" if self.offset_bytes else f"[{base}]"
+        if not self._text:
+            text = f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
+            object.__setattr__(self, "_text", text)
+        return self._text
 
     def __add__(self, offset_bytes: int) -> Address:
         align_bytes = gcd(self.align_bytes, offset_bytes)

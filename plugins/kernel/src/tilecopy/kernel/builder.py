@@ -144,7 +144,7 @@ class KernelBuilder(Recorder):
         """
         check_identifier(name, "param name")
         extents = checked_shape(shape, f"param {name}, shape", "global")
-        for extent in extents:
+        for extent in extents if symbolic(extents) else ():
             self._check_symbols(extent, f"param {name}, shape", anywhere=True)
         layout: TileLayout | StridedLayout | None = None
         if strides is not None:
