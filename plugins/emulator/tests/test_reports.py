@@ -137,7 +137,7 @@ def test_headers_that_the_user_has_not_written_are_known(file: str, library: boo
     ("mangled", "name"),
     [
         ("_Z4step3CfgPi", "step"), ("_Z4fillIfEvPT_S0_", "fill"), ("_ZN2ns4stepE3CfgPi", "ns::step"), ("_ZL4stepPi", "step"),
-        ("_ZN2ns4stepILi4ELb1E3CfgEEvPi", "ns::step"), ("_ZN12_GLOBAL__N_14stepEPi", "step"), ("_ZN3FooIfE3barEv", "Foo::bar"),
+        ("_ZN2ns4stepILi4ELb1E3CfgEEvPi", "ns::step"), ("_ZN12_GLOBAL__N_14stepEPi", "step"), ("_ZN34_INTERNAL_00000000_4_k_cu_96cb42af4stepEPi", "step"), ("_ZN3FooIfE3barEv", "Foo::bar"),
         ("plain", "plain"), ("_ZZ1kPfE1s", "s"), ("_ZN3FooC1Ev", ""), ("_Z", ""),
     ],
 )  # fmt: skip

@@ -20,6 +20,8 @@ _LIBRARY = re.compile(
 )
 """A directory of headers that the author of a kernel did not write."""
 _FOLDER = re.compile(r".*[\\/]include[\\/]")
+_UNNAMED = ("_GLOBAL__N", "_INTERNAL_")
+"""The beginnings of the names that compilers give to unnamed namespaces, and to the namespace of a file's static functions."""
 _LOCAL = re.compile(r"_ZZ.*E([1-9][0-9]{0,2})([A-Za-z_]\w*)")
 _BYTE = frozenset(map(str, range(256)))
 _MOST_BYTES, _MOST_CHARACTERS, _MOST_CALLERS = 1 << 24, 200, 100
@@ -162,7 +164,7 @@ def readable(name: str) -> str:
         at = _after_template(name, at)
     if start[1] and name[at : at + 1] != "E":
         return ""
-    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+    return "::".join(part for part in parts if not part.startswith(_UNNAMED))
 
 
 def _after_template(name: str, at: int) -> int:
