@@ -15,7 +15,7 @@ PACKAGES = {
     "cuda": 1_780,
     "draw": 2_380,
     "dsmem": 140,
-    "emulator": 19_650,
+    "emulator": 19_750,
     "export": 1_640,
     "gmem_smem": 70,
     "kernel": 9_300,

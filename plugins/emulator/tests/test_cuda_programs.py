@@ -451,11 +451,47 @@ void launch(int* x) { k<5><<<1, 1>>>(x); }
         )
 
 
+@pytest.mark.parametrize(
+    ("parameters", "launch", "instance"),
+    [
+        ("T* x, const T v", "float *a, *d; k<<<1, 1>>>(d, 2);", "k<float>"),
+        ("T* x, const T* __restrict__ v", "double* d = nullptr; k<<<grid, 32>>>(d + 1, &d[0]);", "k<double>"),
+        ("T* x, T v", "std::vector<float> d(3); k<<<1, 1>>>(thrust::raw_pointer_cast(d), 1.5f);", "k<float>"),
+        ("T* x, T v", "k<<<1, 1>>>(t.data_ptr<unsigned char>(), 1);", "k<unsigned char>"),
+        ("T* x, T v", "void* p; k<<<1, 1>>>((float*)p, 1);", "k<float>"),
+        ("T* x, T v", "k<<<1, 1>>>(static_cast<int*>(p), 1);", "k<int>"),
+        ("T* x, T v", "int n = f(d * x); long long *d; k<<<1, 1>>>(d, n);", "k<long long>"),
+    ],
+)
+def test_template_arguments_are_derived_from_those_of_the_launch(parameters: str, launch: str, instance: str) -> None:
+    source = f"template <class T> __global__ void k({parameters}) {{}}\nvoid on_the_host() {{ {launch} }}\n"
+    assert any(mentions(instance).search(note) for note in compile_cuda(source).notes)
+
+
+@pytest.mark.parametrize("launch", ["unknown(d); k<<<1, 1>>>(d, n);", "float** d; k<<<1, 1>>>(d, n);"])
+def test_a_launch_whose_types_are_not_known_needs_an_instance(launch: str) -> None:
+    source = f"template <class T> __global__ void k(T* x, T v) {{}}\nvoid on_the_host() {{ {launch} }}\n"
+    with pytest.raises(tc.LaunchError, match=mentions("k<...>")):
+        compile_cuda(source)
+
+
+def test_the_report_says_which_instance_ran() -> None:
+    source = """
+#include <cstdio>
+template <int N, class T> __global__ void k(T* x) { *x = N / T(2); }
+template <class Number> void launch(Number* numbers) { k<5><<<1, 1>>>(numbers); }
+int main() { launch<double>(nullptr); }
+"""
+    x = np.zeros(1, np.float64)
+    report = run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 2.5 and any("k<5, double>" in note for note in report.notes)
+
+
 def test_an_instance_that_the_launch_names_in_part_is_not_offered() -> None:
     source = """
 #include <cstdio>
 template <int N, class T> __global__ void k(T* x) { *x = N; }
-void launch(float* x) { k<5><<<1, 1>>>(x); }
+void launch() { k<5><<<1, 1>>>(device_pointer()); }
 """
     with pytest.raises(tc.LaunchError, match=mentions("k<...>")) as caught:
         run_cuda(source, [np.zeros(1, np.float32)], grid=1, block=1)

@@ -135,12 +135,12 @@ def compile_cuda(
         log = printable(compiled.log.rstrip())
         log += "\nfor the headers of cuRAND: pip install nvidia-curand" if "<curand" in "".join(unit.left_out) else ""
         raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{log}")
-    text, mangled = _select(unit, compiled.ptx, entry, name)
+    text, mangled, instance = _select(unit, compiled.ptx, entry, name)
     for header, place in places.items():  # NVRTC takes headers in memory for files of the current directory
         text = text.replace(f'"{Path.cwd() / header}"', f'"{place}"') if header else text
     program = parse_compiled(_as_in_source(text, mangled, unit), mangled, str(path), source)
     sources = {str(places[name]): written for name, written in texts.items()}
-    return attrs.evolve(program, sources=sources, notes=tuple(unit.left_out))
+    return attrs.evolve(program, sources=sources, notes=(*unit.left_out, *instance))
 
 
 @attrs.frozen
@@ -308,21 +308,21 @@ def _include_folders(options: Sequence[str]) -> list[str]:
     return re.findall(r"^(?:-I|--include-path=|-I\n|--include-path\n)(\S[^\n]*)$", joined, re.MULTILINE)
 
 
-def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, str]:
-    """Return the PTX with the wanted kernel, and the kernel's name in it.
+def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, str, list[str]]:
+    """Return the PTX with the wanted kernel, the kernel's name in it, and a note if the file's launch chose an instance.
 
     A template instance is compiled only after the file has compiled without it: if the file has an error, NVRTC 13
     crashes with the name of an instance.
     """
     entries = _ENTRY.findall(ptx)
     if entry in entries:
-        return ptx, str(entry)
+        return ptx, str(entry), []
     named = [mangled for mangled in entries if readable(mangled) == entry]
     if len(named) == 1:
-        return ptx, named[0]
+        return ptx, named[0], []
     entries = [mangled for mangled in entries if not mangled.startswith(_OF_LIBRARIES)]
     if entry is None and len(entries) == 1:
-        return ptx, entries[0]
+        return ptx, entries[0], []
     file = source_file(unit.written[""])
     instances, scopes = launched_instances(file), {kernel.name: kernel.scope for kernel in file.kernels}
     if entry is None:
@@ -334,7 +334,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         more = attrs.evolve(unit, options=(*unit.options, *options))
         compiled = _compile(more, wanted[0]) if _compile(more).ptx else compiled
     if compiled.mangled in _ENTRY.findall(compiled.ptx):
-        return compiled.ptx, str(compiled.mangled)
+        return compiled.ptx, str(compiled.mangled), [f"the file launches {wanted[0]}"] * (entry != wanted[0])
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
         raise AssemblerError(
             f"NVRTC cannot compile {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"

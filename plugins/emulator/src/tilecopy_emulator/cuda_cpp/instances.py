@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from .derivation import derived_arguments
 from .host_removal import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
 """The largest depth of functions that pass their template arguments on to a launch."""
+_MOST_TOKENS = 1000
+"""The largest number of tokens of a launch."""
 _ARGUMENT = re.compile(r"\s*,\s*(?![^<(]*[>)])")
 """What is between two template arguments."""
 _TYPE_WORD = re.compile(
@@ -20,12 +23,12 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
     """Return a dictionary from kernel template to launched instances, such as ``{"scale": ["scale<float, 4>"]}``.
 
     Names of constants and of template arguments of the launching function are replaced by their values, if the file
-    has them. A template whose parameters all have default arguments is launched as ``name<>``. An instance is missing
-    if the compiler derives some of its template arguments from the arguments of the launch.
+    has them. A template whose parameters all have default arguments is launched as ``name<>``. Template arguments that
+    the launch does not have are derived from its arguments. An instance is missing if that fails.
     """
     templates = {kernel.name: kernel for kernel in file.kernels if kernel.head[0].text == "template"}
     by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
-    for name, arguments, function in _uses(file, "<<<"):
+    for name, arguments, function, launch in _uses(file, "<<<"):
         base = name.rpartition("::")[2]
         if base not in templates:
             continue
@@ -33,15 +36,37 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
         qualified = name if "::" in name else kernel.scope + name
         defaults = [*template_parameters(kernel).values()]
         packed = bool(arguments) and any(token.text == "." for token in kernel.head)
-        for resolved in _resolve(file, arguments, function, _MOST_ROUNDS) if arguments else [""]:
+        known = _completed(arguments, kernel, launch, file, function) if function and not packed else arguments
+        for resolved in _resolve(file, known, function, _MOST_ROUNDS) if known else [""]:
             spaced = re.sub(r" ?(::|,) ?", lambda mark: mark[1] + " " * (mark[1] == ","), resolved)
             if packed or all(defaults[len(_ARGUMENT.split(spaced)) if spaced else 0 :]):
                 by_template[base][f"{qualified}<{spaced}>"] = None
     return {name: list(instances) for name, instances in by_template.items()}
 
 
-def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[CppToken, ...], Declaration | None]]:
-    """Yield each ``name<arguments>`` before ``<<<`` or ``(``, with the function that contains it."""
+def _completed(
+    arguments: tuple[CppToken, ...],
+    kernel: Declaration,
+    launch: Sequence[CppToken],
+    file: SourceFile,
+    function: Declaration,
+) -> tuple[CppToken, ...]:
+    """Return template arguments, followed by those that the arguments of the launch show."""
+    parameters = template_parameters(kernel)
+    written = len(_ARGUMENT.split(" ".join(token.text for token in arguments))) if arguments else 0
+    body = [token for token in file.tokens if function.start <= token.start < function.end]
+    derived = derived_arguments(kernel, list(parameters), launch, body)
+    for name in list(parameters)[written:]:
+        if name not in derived:
+            break
+        arguments += tokens_of(f"{', ' if arguments else ''}{derived[name]}")
+    return arguments
+
+
+def _uses(
+    file: SourceFile, before: str
+) -> Iterator[tuple[str, tuple[CppToken, ...], Declaration | None, Sequence[CppToken]]]:
+    """Yield each ``name<arguments>`` before ``<<<`` or ``(``, the function that contains it, and the tokens from there."""
     tokens = file.tokens
     functions = [declaration for declaration in file.declarations if declaration.kind == "function"]
     macros = [inner for line in tokens if line.kind == "line" and before in line.text for inner in _macro_body(line)]
@@ -65,7 +90,7 @@ def _uses(file: SourceFile, before: str) -> Iterator[tuple[str, tuple[CppToken, 
                 start -= 2
                 name = f"{sequence[start].text}::{name}"
             inside = [func for func in functions if sequence is tokens and func.start <= token.start < func.end]
-            yield name, arguments, inside[-1] if inside else None
+            yield name, arguments, inside[-1] if inside else None, sequence[at : at + _MOST_TOKENS]
 
 
 def _macro_body(line: CppToken) -> Sequence[CppToken]:
@@ -98,7 +123,7 @@ def _resolve(
     if not any(re.search(rf"\b{name}\b", written) for name in parameters):
         yield written
         return
-    for name, passed, caller in _uses(file, "(") if rounds else ():
+    for name, passed, caller, _ in _uses(file, "(") if rounds else ():
         if name != function.name or not passed:
             continue
         for values in _resolve(file, passed, caller, rounds - 1):
