@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from .registry.hookspecs import VariantPlugin, hookimpl
     from .registry.registry import Registry, default_registry
 else:  # a checker would take every name for one of the package
-    _LATER = {
-        ".description.request": "Accept CopyRequest Decline Option Variant Verdict",
-        ".description.scope": "ActiveThreads Scope cta thread warp warpgroup",
-        ".description.target": "TARGETS Target target_of",
-        ".dispatch.plan": "Plan plan",
-        ".integers.expr": "Expr Int maximum minimum structural_equal symbol",
-        ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
-        ".layout.boxes": "Iter",
-        ".layout.dtypes": "DTYPES DType dtype_of",
-        ".layout.notation": "R S",
-        ".layout.swizzle": "Swizzle swizzle",
-        ".layout.tile_layout": "Layout SwizzledLayout TileLayout",
-        ".memory.buffers": "Buffer Region SPACES",
-        ".registry.hookspecs": "VariantPlugin hookimpl",
-        ".registry.registry": "Registry default_registry",
-    }
-    __getattr__ = lazy_attributes(
-        __name__, {name: module for module, names in _LATER.items() for name in names.split()}, BROUGHT
+    __getattr__, __dir__ = lazy_attributes(
+        __name__,
+        {
+            ".description.request": "Accept CopyRequest Decline Option Variant Verdict",
+            ".description.scope": "ActiveThreads Scope cta thread warp warpgroup",
+            ".description.target": "TARGETS Target target_of",
+            ".dispatch.plan": "Plan plan",
+            ".integers.expr": "Expr Int maximum minimum structural_equal symbol",
+            ".layout.axes": "Axis TCol TLane bx by bz cbx cby cbz laneid m tid_in_wg tx warpid wgid wid_in_wg",
+            ".layout.boxes": "Iter",
+            ".layout.dtypes": "DTYPES DType dtype_of",
+            ".layout.notation": "R S",
+            ".layout.swizzle": "Swizzle swizzle",
+            ".layout.tile_layout": "Layout SwizzledLayout TileLayout",
+            ".memory.buffers": "Buffer Region SPACES",
+            ".registry.hookspecs": "VariantPlugin hookimpl",
+            ".registry.registry": "Registry default_registry",
+        },
+        BROUGHT,
     )
-
 
 __all__ = ["__version__", "Plan", "plan", "priorities"]
 __all__ += ["LayoutError", "NoVariantError", "PluginError", "PtxError", "RequestError", "TargetError", "TilecopyError"]
@@ -65,8 +65,3 @@ __all__ += ["Expr", "Int", "maximum", "minimum", "structural_equal", "symbol"]
 __all__ += ["TARGETS", "ActiveThreads", "Scope", "Target", "cta", "target_of", "thread", "warp", "warpgroup"]
 __all__ += ["Accept", "CopyRequest", "Decline", "Option", "Registry", "Variant", "VariantPlugin", "Verdict"]
 __all__ += ["default_registry", "hookimpl"]
-
-
-def __dir__() -> list[str]:
-    """Return also the names that are imported when they are first asked for."""
-    return sorted({*globals(), *__all__})

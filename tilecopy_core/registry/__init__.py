@@ -24,14 +24,8 @@ if TYPE_CHECKING:
     from .hookspecs import VARIANTS_GROUP
     from .registry import Registry, default_registry
 else:  # pluggy is imported with the first dispatch
-    __getattr__ = lazy_attributes(
-        __name__,
-        {
-            "Plugin": ".hook_calls",
-            "Registry": ".registry",
-            "VARIANTS_GROUP": ".hookspecs",
-            "default_registry": ".registry",
-        },
+    __getattr__, __dir__ = lazy_attributes(
+        __name__, {".hook_calls": "Plugin", ".hookspecs": "VARIANTS_GROUP", ".registry": "Registry default_registry"}
     )
 
 __all__ = ["Installed", "KnownVariant", "LOCK", "Plugin", "PluginWarning", "SlowPluginWarning", "Registry", "Source"]

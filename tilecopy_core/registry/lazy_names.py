@@ -29,12 +29,15 @@ BROUGHT: Mapping[str, str] = MappingProxyType(
 """Name in another package -> how to get it; only this file and renamed.py of the core name other packages."""
 
 
-def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """Return a ``__getattr__`` for the package ``module`` that imports an attribute at its first use.
+def lazy_attributes(
+    module: str, names: Mapping[str, str], brought: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for the package ``module``. An attribute is imported at its first use.
 
-    ``later`` maps an attribute to the module that has it (a relative one begins with a dot); ``brought`` maps a name of
+    ``names`` maps a module (a relative one begins with a dot) to its attributes, separated by spaces. ``brought`` maps a name of
     another package to a hint for the error message.
     """
+    later = {name: source for source, attributes in names.items() for name in attributes.split()}
 
     def look_up(name: str) -> Any:
         if name in later:
@@ -50,7 +53,7 @@ def lazy_attributes(module: str, later: Mapping[str, str], brought: Mapping[str,
         hint = f"; {brought[name]}" if name in brought else ""
         raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[module])
 
-    return look_up
+    return look_up, lambda: sorted({*vars(sys.modules[module]), *later})
 
 
 @cache

@@ -14,17 +14,7 @@ if TYPE_CHECKING:
     from .cuda import CudaExecutor
     from .device_array import DeviceArray, time_on_device
 else:  # with a __getattr__, a type checker would accept every name
-    __getattr__ = lazy_attributes(
+    __getattr__, __dir__ = lazy_attributes(
         __name__,
-        {
-            "ComputeCache": ".compute_cache",
-            "CudaExecutor": ".cuda",
-            "DeviceArray": ".device_array",
-            "time_on_device": ".device_array",
-        },
+        {".compute_cache": "ComputeCache", ".cuda": "CudaExecutor", ".device_array": "DeviceArray time_on_device"},
     )
-
-
-def __dir__() -> list[str]:
-    """Return the names of the package, with those that are imported at their first use."""
-    return sorted({*globals(), *__all__})

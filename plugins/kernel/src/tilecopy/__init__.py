@@ -30,21 +30,18 @@ if TYPE_CHECKING:
     from .kernel.values import Value
     from .module_text import ptx_text
 else:  # with a __getattr__, a type checker would accept every name
-    _LATER = {
-        "tilecopy_core": tilecopy_core.__all__,
-        "tilecopy_partitions": ["mma_fragment", "tile_fragment"],
-        ".costs": ["Comparison", "Cost", "compare", "cost"],
-        ".cuda_cpp_export": ["cuda_header"],
-        ".kernel.barriers": ["Mbarrier"],
-        ".kernel.builder": ["KernelBuilder"],
-        ".kernel.built": ["BuiltKernel"],
-        ".kernel.load": ["load_kernel"],
-        ".kernel.values": ["Value"],
-        ".module_text": ["ptx_text"],
-    }
-    __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})
-
-
-def __dir__() -> list[str]:
-    """Return the names of the package, with those that are imported at their first use."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_attributes(
+        __name__,
+        {
+            "tilecopy_core": " ".join(tilecopy_core.__all__),
+            "tilecopy_partitions": "mma_fragment tile_fragment",
+            ".costs": "Comparison Cost compare cost",
+            ".cuda_cpp_export": "cuda_header",
+            ".kernel.barriers": "Mbarrier",
+            ".kernel.builder": "KernelBuilder",
+            ".kernel.built": "BuiltKernel",
+            ".kernel.load": "load_kernel",
+            ".kernel.values": "Value",
+            ".module_text": "ptx_text",
+        },
+    )

@@ -86,14 +86,11 @@ if TYPE_CHECKING:
     from .fragments import mma_fragment, tile_fragment
     from .host_parameters import HostBytes, TensorMap, tensor_place
 else:  # few variants need these
-    _LATER = {
-        ".chunk_partition": ["ChunkPartition", "bulk_destination", "emit_chunks", "partition_chunks"],
-        ".fragments": ["mma_fragment", "tile_fragment"],
-        ".host_parameters": ["HostBytes", "TensorMap", "tensor_place"],
-    }
-    __getattr__ = lazy_attributes(__name__, {name: module for module, names in _LATER.items() for name in names})
-
-
-def __dir__() -> list[str]:
-    """Return the names of the package, with those that are imported at their first use."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_attributes(
+        __name__,
+        {
+            ".chunk_partition": "ChunkPartition bulk_destination emit_chunks partition_chunks",
+            ".fragments": "mma_fragment tile_fragment",
+            ".host_parameters": "HostBytes TensorMap tensor_place",
+        },
+    )

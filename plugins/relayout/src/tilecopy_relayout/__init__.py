@@ -11,9 +11,4 @@ __all__ = ["plan_relayout", "relayout", "relayout_shards"]
 if TYPE_CHECKING:
     from .planner.plan import plan_relayout
 else:  # a checker would take every name for one of the package
-    __getattr__ = lazy_attributes(__name__, {"plan_relayout": ".planner.plan"})
-
-
-def __dir__() -> list[str]:
-    """Return the names of the module, with those that are imported when they are first used."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_attributes(__name__, {".planner.plan": "plan_relayout"})

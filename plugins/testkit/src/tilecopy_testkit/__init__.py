@@ -24,15 +24,9 @@ if TYPE_CHECKING:
     from .vectors import RecordedLaunch, recorded_vectors
 
 __version__ = "0.2.0"
-__getattr__ = lazy_attributes(  # the modules of these names need hypothesis or pytest, or few programs need them
+__getattr__, __dir__ = lazy_attributes(  # these modules need hypothesis or pytest, or few programs need them
     __name__,
-    {
-        "RecordedLaunch": ".vectors",
-        "VariantSuite": ".suite",
-        "for_all": ".suite",
-        "recorded_vectors": ".vectors",
-        "requests": ".strategies",
-    },
+    {".strategies": "requests", ".suite": "VariantSuite for_all", ".vectors": "RecordedLaunch recorded_vectors"},
 )
 __all__ = ["AffineStart", "AffineTerm", "COMPLETIONS", "CaseHarness", "CaseSpace", "CopyCase", "Counterexample", "Draw"]
 __all__ += ["Operand", "RecordedLaunch", "Step", "VariantSuite", "VariantUnderTest", "__version__", "arguments_of"]

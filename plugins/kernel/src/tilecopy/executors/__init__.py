@@ -21,9 +21,4 @@ __all__ += ["html_table", "is_masked", "reader_of", "same_tensors", "stream_hand
 if TYPE_CHECKING:
     from .host_memory import HostArguments, HostArray
 else:  # executors on the GPU do not need them
-    __getattr__ = lazy_attributes(__name__, {"HostArguments": ".host_memory", "HostArray": ".host_memory"})
-
-
-def __dir__() -> list[str]:
-    """Return the names of the package, with those that are imported at their first use."""
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_attributes(__name__, {".host_memory": "HostArguments HostArray"})
