@@ -419,8 +419,11 @@ def test_what_a_kernel_lacks_of_a_missing_header_is_an_error_that_names_both() -
 
 
 def test_the_error_of_a_file_with_curand_names_its_package() -> None:
-    source = "#include <curand_kernel.h>\n__global__ void k(curandState* x) { *x = curandState(); }\nint main() {}\n"
-    with pytest.raises(tc.AssemblerError, match=mentions("curand_kernel.h", "nvidia-curand")):
+    library = "curand"
+    source = (
+        f"#include <{library}_kernel.h>\n__global__ void k(curandState* x) {{ *x = curandState(); }}\nint main() {{}}\n"
+    )
+    with pytest.raises(tc.AssemblerError, match=mentions(f"{library}_kernel.h", f"nvidia-{library}")):
         run_cuda(source, [np.zeros(64, np.uint8)], grid=1, block=1)
 
 
