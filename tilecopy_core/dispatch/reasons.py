@@ -69,10 +69,7 @@ def by_reason(outcomes: Iterable[Outcome]) -> list[tuple[str, str]]:
 def no_variant(
     request: CopyRequest, demanded: tuple[str, ...], outcomes: list[Outcome], table: Table, all_ops: Callable[[], Table]
 ) -> NoVariantError:
-    """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install.
-
-    ``all_ops`` returns the table of the variants of every op. It is called if the request has an unknown option.
-    """
+    """Return the error for a copy that no variant lowers. The message has each variant's reason and what to install."""
     declined = {outcome.name: outcome.reason for outcome in outcomes}
     none = "no installed variant can lower this copy" if outcomes else "no variant for this copy is installed"
     who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower this copy" if demanded else none
@@ -129,11 +126,8 @@ def _unknown_option(request: CopyRequest, demanded: tuple[str, ...], table: Tabl
     if others.intersection(demanded):  # the op is wrong, not the option
         return ""
     taken = ", ".join(f"{name} ({', '.join(sorted(who))})" for name, who in sorted(takers.items())) or "none"
-    hint = (
-        f"; {other_op} takes it ({', '.join(sorted(others))})"
-        if others
-        else did_you_mean(unknown, RESERVED.union(takers))
-    )
+    elsewhere = f"; {other_op} takes it ({', '.join(sorted(others))})"
+    hint = elsewhere if others else did_you_mean(unknown, RESERVED.union(takers))
     return f"no installed variant for {op} takes option {unknown!r}; the options of {op} are {taken}{hint}"
 
 

@@ -53,14 +53,12 @@ class Plugin:
         return self.status in ("ready", "other op")
 
     def fault_line(self, hook: str, error: BaseException) -> str:
-        """Return `` in line N of MODULE``: the innermost line of a hook's file that an exception passed. Return "" if there is none."""
-        file = getattr(getattr(self.hooks[hook].function, "__code__", None), "co_filename", None)
-        text, traceback = "", error.__traceback__
-        while traceback is not None:
-            frame = traceback.tb_frame
-            if frame.f_code.co_filename == file:
-                text = f" in line {traceback.tb_lineno} of {frame.f_globals.get('__name__')}"
-            traceback = traceback.tb_next
+        """Return `` in line N of MODULE``, the innermost line of a hook's file that an exception passed, or "" if there is none."""
+        code, text, step = getattr(self.hooks[hook].function, "__code__", None), "", error.__traceback__
+        while code is not None and step is not None:
+            if step.tb_frame.f_code.co_filename == code.co_filename:
+                text = f" in line {step.tb_lineno} of {step.tb_frame.f_globals['__name__']}"
+            step = step.tb_next
         return text
 
 

@@ -65,7 +65,8 @@ def hoist(function: CopyFunction) -> tuple[list[str], CopyFunction]:
         if straight and results and isinstance(line, Line) and (cpp := _cpp(line, values)):
             values[results[0]] = cpp
             sources[results[0]] = [operand.name for operand in line.operands[1:] if isinstance(operand, Register)]
-            products = products or _multiplies(line)
+            of_registers = all(isinstance(operand, Register) for operand in line.operands[:3])
+            products = products or (of_registers and line.name in ("mul", "mad"))
         else:
             body.append(line)
     used = {name for part in parts_of(body) if isinstance(part, Line) for name in part.names}
@@ -98,11 +99,6 @@ def _bits(register: str) -> int:
 def _results(part: AnyLine | str) -> list[str]:
     """Return the registers that an instruction writes, or may write."""
     return [name for operand in part.results for name in names_in(operand)] if isinstance(part, Line) else []
-
-
-def _multiplies(line: Line) -> bool:
-    """Return True if an instruction multiplies two registers."""
-    return line.name in ("mul", "mad") and all(isinstance(operand, Register) for operand in line.operands[:3])
 
 
 def _cpp(line: Line, values: dict[str, str]) -> str | None:

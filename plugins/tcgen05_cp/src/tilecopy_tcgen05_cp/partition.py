@@ -26,7 +26,7 @@ from tilecopy_core.plugin import (
     structural_equal,
     swizzle,
 )
-from tilecopy_partitions import refine, slice_layout
+from tilecopy_partitions import by_descending_stride, refine, slice_layout
 
 LANES = 128
 GROUP_ROWS = 8
@@ -176,17 +176,13 @@ def atom_partition(request: CopyRequest) -> AtomPartition | Decline:
     pairs = refine(target.shard, source.shard)
     if pairs is None:
         return Decline(f"destination {target} and source {source} must share a factorization of their extents")
-    columns = _descending([pair for pair in pairs if pair[0].axis == TCol])
+    columns = fuse_pairs(by_descending_stride([pair for pair in pairs if pair[0].axis == TCol]))
     tiles = _tiles(request, target, _by_lane([pair for pair in pairs if pair[0].axis == TLane]))
     if isinstance(tiles, str):
         return Decline(tiles)
     answers = [_atoms(request, target, source, of_shape, columns, shape) for shape, of_shape in tiles]
     fitting = next((answer for answer in answers if isinstance(answer, AtomPartition)), None)
     return fitting or Decline(str(answers[0]))
-
-
-def _descending(pairs: list[Pair]) -> list[Pair]:
-    return fuse_pairs(sorted(pairs, key=lambda pair: -int(pair[0].stride)))
 
 
 def _by_lane(rows: list[Pair]) -> dict[int, int]:

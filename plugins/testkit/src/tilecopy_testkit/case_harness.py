@@ -20,8 +20,6 @@ from .oracle import check_memory, consistent, low_halves, memory_shape, read_pla
 from .validators import NAMES, NATURAL
 from .variant_under_test import SUBJECT, VariantUnderTest
 
-__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
-
 
 def _own_arguments(subject: VariantUnderTest, case: CopyCase) -> dict[str, Any]:
     """Return the additional arguments of a launch that the variant's author defines, by parameter."""

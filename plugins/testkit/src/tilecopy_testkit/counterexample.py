@@ -36,6 +36,7 @@ class Counterexample(tc.TilecopyError, AssertionError):  # noqa: N818 - the usua
             parts.append(f"request: {case}")
             parts.append(f"replay: tilecopy testkit replay '{case.to_json()}'")
         super().__init__("\n".join(parts))
+        self.__suppress_context__ = True  # the larger copy that failed first is not shown
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), self.rule, self.found, self.case, line=self.line, text=self.text), ()

@@ -17,7 +17,6 @@ import tilecopy as tc
 
 from tilecopy_core.plugin import key_of
 
-__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
 MAX_CALLS = {"tilecopy_predicate": 100_000, "tilecopy_partition": 1_000_000, "tilecopy_emit": 4_000_000}
 """The most calls and returns of Python and C functions in one call of a hook. 100,000 take about 10 ms, and the core itself takes
 1 ms per copy."""

@@ -6,6 +6,7 @@ Every rule takes a subject and a case, and returns True if the variant accepts t
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -37,15 +38,8 @@ WIDE = "vectors must be as wide as a brute-force search finds, unless the suite 
 DETERMINISTIC = "two builds of the same request must have the same PTX"
 OWN_OPERANDS = "the PTX must use only operands that the emit hook received"
 NO_WAIT = "a copy_async must not wait, because the caller waits"
-WAITS = (
-    "mbarrier.try_wait",
-    "mbarrier.test_wait",
-    "cp.async.wait_",
-    "cp.async.bulk.wait_",
-    "wgmma.wait_",
-    "tcgen05.wait",
-)
-"""The opcodes of instructions that wait for an asynchronous copy, without their modifiers."""
+WAITS = re.compile(r"mbarrier\.t(ry|est)_wait|(cp\.async|cp\.async\.bulk|wgmma)\.wait_|tcgen05\.wait")
+"""The opcodes of instructions that wait for asynchronous copies."""
 DEFINED = "the PTX must have no undefined behavior, even if asynchronous operations complete as late as possible"
 EMITS = "the variant must emit a copy that it accepted and partitioned"
 LAUNCH = "the variant must decline copies to CTAs outside the cluster, and accept copies if the cluster size is unknown"
@@ -250,8 +244,8 @@ def _judge_moves(subject: VariantUnderTest, harness: CaseHarness, request: tc.Co
             moves = (subject.moves or moves_of)(request, partition, symbols)
             listed_moves = None if moves is None else [(dst, src) for dst, src in moves]
         except Exception as error:
-            why = f"moves(request, values) must return (destination, source) pairs, but raised {type(error).__name__}: {error}"
-            raise Counterexample(AGREES, why, d) from error
+            wrong = f"moves(request, values) must return (destination, source) pairs, but raised {type(error).__name__}: {error}"
+            raise Counterexample(AGREES, wrong, d) from error
         if listed_moves is None:
             return False
         if why := why_wrong(d, values, listed_moves):
@@ -320,10 +314,7 @@ def first_mover(kernel: tc.BuiltKernel | None, name: str, space: str = "") -> in
 
 
 def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
-    """Check that two builds have the same PTX, that the hooks are pure, and that the PTX names only the copy's operands.
-
-    The PTX of a ``copy_async`` must not wait.
-    """
+    """Check that two builds have the same PTX, that hooks are pure, and that the PTX names only operands and does not wait."""
     auditor = HookAuditor()
     audited = subject.with_wrapper(auditor)
     first, second = build_kernel(subject, case), build_kernel(audited, case)
@@ -345,7 +336,7 @@ def text_is_own(subject: VariantUnderTest, case: CopyCase) -> bool:
             raise shown(
                 OWN_OPERANDS, f"the PTX must name only the memory of the operands, got {line}", case, first, number
             )
-        if case.op == "copy_async" and line.opcode.startswith(WAITS):
+        if case.op == "copy_async" and WAITS.match(line.opcode):
             raise shown(NO_WAIT, f"the copy waits by {line.opcode}", case, first, number)
     return True
 

@@ -94,15 +94,12 @@ def for_all(
         if number >= examples and taken >= least:
             break
         case = case_of_seed(subject.case_space, f"{seeded_by}:{number}")
-        failure: Counterexample | None = None
         try:
             taken += bool(rule(subject, case))
         except Counterexample as counterexample:
-            failure = counterexample
-        if failure is not None:  # after the except block, so that the smaller one is shown alone
             if shrink:
-                _raise_smaller(subject, rule, case, failure)
-            raise failure
+                _raise_smaller(subject, rule, case, counterexample)
+            raise
     if strategies:
         taken += _hold_by_hypothesis(subject, rule, examples, seeded_by, strategies, shrink=shrink)
     if taken < least:

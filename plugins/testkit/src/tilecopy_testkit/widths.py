@@ -12,8 +12,6 @@ import numpy as np
 from .copy_case import CopyCase, Operand
 from .oracle import owners_of, places
 
-__tracebackhide__ = True  # a failure shows the counterexample and the lines of the variant, not those of the kit
-
 
 def fits(sides: Sequence[Any], vec: int) -> bool:
     """Return True if the elements form aligned vectors of ``vec`` elements that are contiguous in each of ``sides``.

@@ -98,17 +98,14 @@ def _with_fewer_dimensions(request: CopyRequest) -> CopyRequest | None:
     joined: list[set[int]] = [set(), set()]
     for at in range(1, len(kept[0]) - 1):
         pair = [(side, dims[at - 1], dims[at]) for side, dims in zip(sides, kept, strict=True)]
-        if all(dim == before + 1 and _is_whole(side, dim) for side, before, dim in pair):
+        whole = all(side.starts[dim] == 0 and side.extents[dim] == side.buffer.shape[dim] for side, _, dim in pair)
+        if whole and all(dim == before + 1 for _, before, dim in pair):
             for dims, (_, _, dim) in zip(joined, pair, strict=True):
                 dims.add(dim)
     if not any(joined):
         return None
     dst, src = (_with_joined(side, dims) for side, dims in zip(sides, joined, strict=True))
     return evolve(request, dst=dst, src=src)
-
-
-def _is_whole(region: Region, dim: int) -> bool:
-    return region.starts[dim] == 0 and region.extents[dim] == region.buffer.shape[dim]
 
 
 def _with_joined(region: Region, dims: set[int]) -> Region:
