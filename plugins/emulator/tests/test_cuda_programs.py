@@ -123,9 +123,15 @@ __device__ float hypotenuse(float a, float b) { return sqrtf(a * a + powf(b, 2.0
 __global__ void k(float* x) { *x = hypotenuse(3, 4) + std::max(1.0f, *x); }
 int main() { cout << "done" << endl; }
 """
-    x = np.ones(1, np.float32)
-    run_cuda(source, [x], grid=1, block=1)
-    assert x[0] == 6
+    for text in (
+        source,
+        source.replace("__global__", "template <int N> __global__").replace(
+            "int main() {", "int main() { k<1><<<1, 1>>>(0);"
+        ),
+    ):
+        x = np.ones(1, np.float32)
+        run_cuda(text.replace("hypotenuse(3, 4)", "sqrtf(25 * *x)"), [x], grid=1, block=1)
+        assert x[0] == 6
 
 
 def test_names_of_the_namespace_std_are_known_without_their_prefix() -> None:
@@ -481,13 +487,14 @@ def test_a_launch_whose_types_are_not_known_needs_an_instance(launch: str) -> No
 def test_the_report_says_which_instance_ran() -> None:
     source = """
 #include <cstdio>
-template <int N, class T> __global__ void k(T* x) { *x = N / T(2); }
-template <class Number> void launch(Number* numbers) { k<5><<<1, 1>>>(numbers); }
+template <class T> struct Five { static constexpr T value = 5; };
+template <class N, class T> __global__ void k(T* x) { *x = N::value / T(2); }
+template <class Number> void launch(Number* numbers) { using N = Five<int>; k<N><<<1, 1>>>(numbers); }
 int main() { launch<double>(nullptr); }
 """
     x = np.zeros(1, np.float64)
     report = run_cuda(source, [x], grid=1, block=1)
-    assert x[0] == 2.5 and any("k<5, double>" in note for note in report.notes)
+    assert x[0] == 2.5 and any("k<Five<int>, double>" in note for note in report.notes)
 
 
 def test_an_instance_that_the_launch_names_in_part_is_not_offered() -> None:

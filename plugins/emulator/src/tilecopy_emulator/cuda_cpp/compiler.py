@@ -330,9 +330,8 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     else:
         wanted = instances.get(entry.rpartition("::")[2]) or [entry]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
-    if options := _lacking(unit.options, compiled.log):
-        more = attrs.evolve(unit, options=(*unit.options, *options))
-        compiled = _compile(more, wanted[0]) if _compile(more).ptx else compiled
+    while (more := _with_needs_of_instance(unit, compiled.log)) != unit and _compile(more).ptx:
+        unit, compiled = more, _compile(more, wanted[0])
     if compiled.mangled in _ENTRY.findall(compiled.ptx):
         return compiled.ptx, str(compiled.mangled), [f"the file launches {wanted[0]}"] * (entry != wanted[0])
     if compiled.log and not named and "__nv_name_map" not in compiled.log:
@@ -346,6 +345,17 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         raise LaunchError(f"the source {name} has several kernels, or only templates: pass entry= to choose one; {has}")
     log = "".join(f"\n{line}" for line in printable(compiled.log).split("\n") if "error:" in line)
     raise LaunchError(f"the source {name} must have exactly one kernel named {short_repr(entry)}; {has}{log}")
+
+
+def _with_needs_of_instance(unit: _Unit, log: str) -> _Unit:
+    """Return what to compile after the errors of a template instance in a log. It is the same if they are of the kernel."""
+    text, headers = unit.text, unit.headers
+    if _AMBIGUOUS.search(log):
+        texts = {name: header for name, header in headers.items() if name in unit.written}
+        file, files = source_file(text), {name: source_file(header) for name, header in texts.items()}
+        text = without(file, std_directives(file))
+        headers = {**headers, **{name: without(file, std_directives(file)) for name, file in files.items()}}
+    return attrs.evolve(unit, text=text, headers=headers, options=(*unit.options, *_lacking(unit.options, log)))
 
 
 def _readable_if_unique(entries: list[str]) -> Callable[[str], str]:

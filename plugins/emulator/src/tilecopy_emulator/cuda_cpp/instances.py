@@ -113,12 +113,13 @@ def _resolve(
             r"\bconst(?:expr)?\s+(?:static\s+)?(?:unsigned\s+)?\w+\s+(?:const\s+)?(\w+)\s*=\s*([^;,{]+)[;,]", body
         )
     )
+    constants = {name: x if re.fullmatch(r"[\w:]+", x) else f"({x})" for name, x in constants.items()}
     constants |= dict(re.findall(r"\busing\s+(\w+)\s*=\s*([^;]+);", body))
     if "AT_DISPATCH_" in body:  # its macros define scalar_t as each of several types
         constants.setdefault("scalar_t", "float")
     for _ in range(_MOST_ROUNDS):
         for name, value in constants.items():
-            written = re.sub(rf"\b{name}\b", value if re.fullmatch(r"[\w:]+", value) else f"({value})", written)
+            written = re.sub(rf"\b{name}\b", value.replace("\\", " "), written)
     parameters = list(template_parameters(function))
     if not any(re.search(rf"\b{name}\b", written) for name in parameters):
         yield written
