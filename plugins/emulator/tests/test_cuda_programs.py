@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilecopy as tc
 from click.testing import CliRunner
-from tilecopy_emulator import run_cuda
+from tilecopy_emulator import UnsupportedPtxError, run_cuda
 from tilecopy_emulator.command import emulate
 from tilecopy_emulator.cuda_cpp import compile_cuda
 from tilecopy_test_helpers.mentions import mentions
@@ -65,6 +65,7 @@ def test_a_file_that_compiles_as_it_is_has_no_notes() -> None:
         ("*x = INFINITY;", np.inf),
         ("*x = -FLT_MAX;", -np.finfo(np.float32).max),
         ("uint n = UINT_MAX; *x = n >> 24;", 255),
+        ("off_t n = 7; ssize_t m = -1; *x = n + m;", 6),
         ("int64_t n = INT64_MAX; *x = n >> 56;", 127),
         ("constexpr float low = -INFINITY; *x = low;", -np.inf),
         ("*x = (float)M_PI;", np.float32(np.pi)),
@@ -431,6 +432,12 @@ def test_the_error_of_a_file_with_curand_names_its_package() -> None:
     )
     with pytest.raises(tc.AssemblerError, match=mentions(f"{library}_kernel.h", f"nvidia-{library}")):
         run_cuda(source, [np.zeros(64, np.uint8)], grid=1, block=1)
+
+
+def test_a_function_of_another_file_is_refused_by_its_name() -> None:
+    source = "__device__ int of_other_file(int);\n__global__ void k(int* x) { *x = of_other_file(*x); }\n"
+    with pytest.raises(UnsupportedPtxError, match=mentions("of_other_file")):
+        run_cuda(source, [np.zeros(1, np.int32)], grid=1, block=1)
 
 
 def test_several_kernels_are_named_with_their_instances() -> None:

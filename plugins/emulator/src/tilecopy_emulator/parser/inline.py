@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from ..alu import video
-from ..debug_info import LineTable, SourceLocation
+from ..debug_info import LineTable, SourceLocation, readable
 from ..effects import effect_of
 from ..program import (
     CARRY,
@@ -595,7 +595,8 @@ class Expansion:
             return
         pointer = scope.find(name) if function is None else None
         if function is None and (self.registers.get(pointer or "") != 64 or not listed):
-            undefined = f"the function '{name}' is not defined"
+            defines = f"the text must define the function '{readable(name) or name}'"
+            undefined = f"{defines}: include the file that defines it"
             why = "a call through a register must have a prototype" if pointer else undefined
             c.fail(f"'{text}': {why}", start.line)
         if name in self.calls:

@@ -8,3 +8,5 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
+typedef long off_t;
+typedef long ssize_t;
