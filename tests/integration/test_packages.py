@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import release
 import tilecopy as tc
-from tilecopy.catalog import KNOWN_EXECUTORS
+from tilecopy.catalog import KNOWN_COMMANDS, KNOWN_EXECUTORS
 from tilecopy.executor_registry import EXECUTORS_GROUP
+from tilecopy_cli.group import COMMANDS_GROUP
 from tilecopy_test_helpers.mentions import mentions
 
 from tilecopy_core.description.request import Option
@@ -61,6 +62,11 @@ def test_the_table_of_known_executors_is_what_the_packages_declare() -> None:
         for name in project.get("entry-points", {}).get(EXECUTORS_GROUP, {})
     }
     assert declared == KNOWN_EXECUTORS
+
+
+def test_the_table_of_known_commands_is_what_the_packages_declare() -> None:
+    groups = [(project["name"], project.get("entry-points", {})) for project in PROJECTS.values()]
+    assert {command: name for name, points in groups for command in points.get(COMMANDS_GROUP, {})} == KNOWN_COMMANDS
 
 
 def test_every_variant_runs_the_suite_from_its_own_folder() -> None:

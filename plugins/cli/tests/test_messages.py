@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tilecopy.catalog import KNOWN_COMMANDS
 from tilecopy_cli.builtin_commands import tilecopy
+from tilecopy_test_helpers.mentions import mentions
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,12 @@ def test_what_is_said(
     np.save("in.npy", np.ones((4, 4), np.float32))
     done = CliRunner().invoke(tilecopy, arguments)
     assert done.exit_code == status and done.stderr.rstrip("\n") == message
+
+
+@pytest.mark.parametrize("name", KNOWN_COMMANDS)
+def test_a_command_of_a_package_that_is_not_installed_names_the_package(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilecopy_cli.group.by_name", lambda group: {})
+    done = CliRunner().invoke(tilecopy, (name,))
+    assert done.exit_code == 2 and mentions(name, KNOWN_COMMANDS[name]).search(done.stderr)

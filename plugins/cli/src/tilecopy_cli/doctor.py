@@ -137,12 +137,12 @@ def _packages() -> list[DoctorCheck]:
         where = f"{package.version} in {Path(package.location).parent}" if package.location else package.version
         state = "unusable" if faults[name] else "found"
         checks.append(DoctorCheck(f"package {name}", state, "; ".join([where, *faults[name]])))
-    for name, line in KNOWN_PACKAGES.items():
+    for name in KNOWN_PACKAGES:
         if canonical(name) in map(canonical, installed):
             continue
         try:
             state, detail = "found", version(name)
         except PackageNotFoundError:
-            state, detail = "missing", f"install {name} (from a checkout: {line})"
+            state, detail = "missing", install_line(name)
         checks.append(DoctorCheck(f"package {name}", state, detail))
     return checks

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import click
+from tilecopy.catalog import KNOWN_COMMANDS, install_line
 from tilecopy.errors import HazardError
 
 from tilecopy_core.errors import LayoutError, PluginError, RequestError, TargetError, TilecopyError, did_you_mean
@@ -74,7 +75,9 @@ class SuggestingGroup(click.Group):
         name = ctx.meta["tilecopy.asked"] = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name in self.commands
         if not known and name not in (names := self.list_commands(ctx)):
-            ctx.fail(f"No such command {name!r}{did_you_mean(name, names)}")
+            package = KNOWN_COMMANDS.get(name, "") if ctx.parent is None else ""
+            hint = f": {install_line(package)}" if package else did_you_mean(name, names)
+            ctx.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -82,6 +82,7 @@ def _unmet(package: Installed) -> Iterator[str]:
             continue
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
+        requirement.marker = None  # it holds here, and is not printed
         try:
             have = version(requirement.name)
         except PackageNotFoundError:

@@ -11,7 +11,7 @@ from tilecopy.harness import COMPLETIONS, Step
 from tilecopy.harness import OPTIONS as HARNESS_OPTIONS
 from tilecopy.validators import FUNCTION, mapping_of
 
-from tilecopy_core.errors import checked, did_you_mean, instance_of, optional, short_repr, tuple_of
+from tilecopy_core.errors import checked, instance_of, optional, short_repr, tuple_of
 from tilecopy_core.registry import VARIANTS_GROUP, Plugin, Source, installed_sources
 
 from .case_space import CaseSpace, Draw
@@ -42,10 +42,8 @@ def source_of(plugin: Any) -> Source:
     if isinstance(plugin, str):
         sources = {source.name: source for source in reversed(installed_sources(VARIANTS_GROUP))}
         if plugin not in sources:
-            raise tc.PluginError(
-                f"plugin must name an installed variant, got {short_repr(plugin)}: install its package"
-                f"{did_you_mean(plugin, sources)}"
-            )
+            names = ", ".join(sorted(sources))
+            raise tc.PluginError(f"plugin must name an installed variant, got {short_repr(plugin)}; installed: {names}")
         return sources[plugin]
     try:
         name = getattr(getattr(plugin, "variant", None), "name", None)
