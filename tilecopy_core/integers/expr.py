@@ -124,92 +124,6 @@ def _text_of(value: Int) -> str:
     return short_repr(value) if isinstance(value, int) and value.bit_length() > 64 else str(value)
 
 
-def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
-    """Return a method of Expr for an operator, which computes with the operands in Python's order."""
-
-    def method(self: Expr, other: Any) -> Any:
-        if type(other) is not int and not isinstance(other, Expr):
-            if op in getattr(type(other), "reflects", ()):  # that class knows what to do
-                return NotImplemented
-            if not is_int_like(other) and not isinstance(other, np.integer):
-                kind = type(other).__name__
-                raise RequestError(
-                    f"'{self} {op} {short_repr(other)}': operands of index arithmetic must be integers, got {kind}"
-                )
-            other = int(other)
-        return compute(self, other)
-
-    return method
-
-
-@frozen(slots=False, eq=False, repr=False)
-class Expr(RunTime):
-    """An immutable symbolic integer ``const + sum(coefficient * atom)``.
-
-    ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
-    an int when the result is constant, a :class:`Condition` when they compare.
-    """
-
-    const: int
-    terms: tuple[Term, ...]
-    has = "integers known only at run time support + - * ^, comparisons, and // and % by a positive constant"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Expr, (self.const, self.terms)
-
-    def __hash__(self) -> int:
-        return hash((self.const, self.terms))
-
-    def __repr__(self) -> str:
-        parts = []
-        for atom, c in self.terms:  # Python multiplies and divides from left to right: 3*(a)//2 is half of 3*a
-            factor = f"({atom})" if atom.op in ("//", "%") else f"{atom}"
-            parts.append(f"{atom}" if c == 1 else f"{_text_of(c)}*{factor}")
-        if self.const:
-            parts.append(_text_of(self.const))
-        return " + ".join(parts).replace("+ -", "- ")
-
-    @cached_property
-    def bounds(self) -> Bounds:
-        """The integer's lower bound and upper bound; see :func:`bounds_of`."""
-        known = _as_quotients(self)
-        lower, upper = bounds_of(constant_of(known))
-        for atom, coefficient in terms_of(known):
-            low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
-            lower = None if lower is None or low is None else lower + low * coefficient
-            upper = None if upper is None or high is None else upper + high * coefficient
-        return lower, upper
-
-    @property
-    def symbols(self) -> frozenset[Symbol]:
-        """All symbols in the expression."""
-        return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
-
-    def __neg__(self) -> Any:
-        return mul(self, -1)
-
-    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
-    __sub__ = _operator("-", lambda left, right: sub(left, right))
-    __rsub__ = _operator("-", lambda right, left: sub(left, right))
-    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
-    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
-    __mod__ = _operator("%", lambda left, right: mod(left, right))
-    __xor__ = _operator("^", lambda left, right: xor(left, right))
-    __rxor__ = _operator("^", lambda right, left: xor(left, right))
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
-
-    def __index__(self) -> int:
-        raise RequestError(
-            f"the value must be a plain integer, got {self}: a symbolic integer is known only when the kernel runs; "
-            "to loop in the kernel, use KernelBuilder.range"
-        )
-
-    def __bool__(self) -> bool:
-        raise RequestError(
-            f"the truth value of {self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it"
-        )
-
-
 def is_int_like(value: object) -> bool:
     """Return whether a value is an int or an Expr. A bool does not count as an int."""
     return type(value) is int or isinstance(value, Expr) or (isinstance(value, int) and not isinstance(value, bool))
@@ -402,6 +316,92 @@ def xor(left: Int, right: Int) -> Int:
     if 0 in bits or (bits[0] is not None and bits[1] is not None and not bits[0] & bits[1]):
         return add(left, right)
     return of_atom(Operation("^", (left, right)))
+
+
+def _operator(op: str, compute: Callable[[Any, Any], Any]) -> Callable[[Expr, Any], Any]:
+    """Return a method of Expr for an operator, which computes with the operands in Python's order."""
+
+    def method(self: Expr, other: Any) -> Any:
+        if type(other) is not int and not isinstance(other, Expr):
+            if op in getattr(type(other), "reflects", ()):  # that class knows what to do
+                return NotImplemented
+            if not is_int_like(other) and not isinstance(other, np.integer):
+                kind = type(other).__name__
+                raise RequestError(
+                    f"'{self} {op} {short_repr(other)}': operands of index arithmetic must be integers, got {kind}"
+                )
+            other = int(other)
+        return compute(self, other)
+
+    return method
+
+
+@frozen(slots=False, eq=False, repr=False)
+class Expr(RunTime):
+    """An immutable symbolic integer ``const + sum(coefficient * atom)``.
+
+    ``terms`` are the ``(atom, coefficient)`` pairs, at least one, in a canonical order, no coefficient zero. Operators give
+    an int when the result is constant, a :class:`Condition` when they compare.
+    """
+
+    const: int
+    terms: tuple[Term, ...]
+    has = "integers known only at run time support + - * ^, comparisons, and // and % by a positive constant"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self.const, self.terms)
+
+    def __hash__(self) -> int:
+        return hash((self.const, self.terms))
+
+    def __repr__(self) -> str:
+        parts = []
+        for atom, c in self.terms:  # Python multiplies and divides from left to right: 3*(a)//2 is half of 3*a
+            factor = f"({atom})" if atom.op in ("//", "%") else f"{atom}"
+            parts.append(f"{atom}" if c == 1 else f"{_text_of(c)}*{factor}")
+        if self.const:
+            parts.append(_text_of(self.const))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The integer's lower bound and upper bound; see :func:`bounds_of`."""
+        known = _as_quotients(self)
+        lower, upper = bounds_of(constant_of(known))
+        for atom, coefficient in terms_of(known):
+            low, high = (atom.lower, atom.upper) if coefficient > 0 else (atom.upper, atom.lower)
+            lower = None if lower is None or low is None else lower + low * coefficient
+            upper = None if upper is None or high is None else upper + high * coefficient
+        return lower, upper
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in the expression."""
+        return reduce(operator.or_, [atom.symbols for atom, _ in self.terms])
+
+    def __neg__(self) -> Any:
+        return mul(self, -1)
+
+    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
+    __sub__ = _operator("-", lambda left, right: sub(left, right))
+    __rsub__ = _operator("-", lambda right, left: sub(left, right))
+    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
+    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
+    __mod__ = _operator("%", lambda left, right: mod(left, right))
+    __xor__ = _operator("^", lambda left, right: xor(left, right))
+    __rxor__ = _operator("^", lambda right, left: xor(left, right))
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
+
+    def __index__(self) -> int:
+        raise RequestError(
+            f"the value must be a plain integer, got {self}: a symbolic integer is known only when the kernel runs; "
+            "to loop in the kernel, use KernelBuilder.range"
+        )
+
+    def __bool__(self) -> bool:
+        raise RequestError(
+            f"the truth value of {self} is known only when the kernel runs; use KernelBuilder.if_ to branch on it"
+        )
 
 
 @checked(left=INT, right=INT)
