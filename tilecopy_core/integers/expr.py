@@ -382,13 +382,13 @@ class Expr(RunTime):
     def __neg__(self) -> Any:
         return mul(self, -1)
 
-    __add__ = __radd__ = _operator("+", lambda left, right: add(left, right))
-    __sub__ = _operator("-", lambda left, right: sub(left, right))
+    __add__ = __radd__ = _operator("+", add)
+    __sub__ = _operator("-", sub)
     __rsub__ = _operator("-", lambda right, left: sub(left, right))
-    __mul__ = __rmul__ = _operator("*", lambda left, right: mul(left, right))
-    __floordiv__ = _operator("//", lambda left, right: floordiv(left, right))
-    __mod__ = _operator("%", lambda left, right: mod(left, right))
-    __xor__ = _operator("^", lambda left, right: xor(left, right))
+    __mul__ = __rmul__ = _operator("*", mul)
+    __floordiv__ = _operator("//", floordiv)
+    __mod__ = _operator("%", mod)
+    __xor__ = _operator("^", xor)
     __rxor__ = _operator("^", lambda right, left: xor(left, right))
     __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = (_operator(op, partial(Condition, op)) for op in COMPARISONS)
 
