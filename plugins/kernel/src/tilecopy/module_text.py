@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from tilecopy_core import Buffer, CopyRequest, Plan, PtxError, Region, Registry, RequestError, Target, target_of
@@ -118,7 +119,7 @@ def module_text(
     lines.append("")
     emitted = ptx.lines
     text = "\n".join([*lines, *map(str, emitted), "\tret;", "}", ""])
-    return text, (*[0] * len(lines), *[line.statement for line in emitted])
+    return text, (*[0] * len(lines), *map(attrgetter("statement"), emitted))
 
 
 @checked(plan=instance_of("a Plan, from plan()", Plan), registry=optional(instance_of("a Registry", Registry)))

@@ -20,7 +20,7 @@ from ..shared_memory import KernelBindings, SharedPlan
 from .bounds import Bound, Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .parameters import ArrayParameter, Parameter
-from .special_registers import GRID_LIMIT, block_index, only_symbol
+from .special_registers import BLOCK_SYMBOLS, GRID_LIMIT, block_index
 from .statements import LocatedStatement, Lowering
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def lower_kernel(
     for dim, count in zip("xyz", grid3 or (), strict=False):
         most = bounds_of(count)[1]
         if most is not None and most < GRID_LIMIT[dim]:
-            ptx.tighter[only_symbol(block_index(dim))] = block_index(dim, max(most, 1))
+            ptx.tighter[BLOCK_SYMBOLS[dim]] = block_index(dim, max(most, 1))
     known: Facts = ()
     if grid3 is not None and described.scalars:
         known = tuple(n - 1 - block_index(dim) for dim, n in zip("xyz", grid3, strict=True))

@@ -25,7 +25,7 @@ def only_symbol(value: Int) -> Symbol:
 
 def bounded_by(grid: Sequence[int]) -> dict[Symbol, Int]:
     """Return a dict from each block index symbol to the same symbol with the bounds of ``grid``."""
-    return {only_symbol(block_index(dim)): block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
+    return {BLOCK_SYMBOLS[dim]: block_index(dim, count) for dim, count in zip("xyz", grid, strict=False)}
 
 
 def cluster_rank(count: int = 16) -> Int:
@@ -37,3 +37,7 @@ def cluster_rank(count: int = 16) -> Int:
 def special_register(name: str, upper: int) -> Expr:
     """Return the symbol of a special register such as ``ctaid.x``. Equal registers and bounds give the same symbol."""
     return of_atom(Symbol(name, 0, upper, register=f"%{name}"))
+
+
+BLOCK_SYMBOLS = {dim: only_symbol(block_index(dim)) for dim in GRID_LIMIT}
+"""Grid dimension -> the symbol of the CTA's index along it, for an unknown grid."""
