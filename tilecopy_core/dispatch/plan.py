@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -267,14 +267,20 @@ def plan(
     return copy_plan
 
 
-def _registry(value: Registry | None) -> Registry:
+@cache
+def _registry_module() -> ModuleType:
+    """Return the module of registries, which an import of this package does not need."""
     with LOCK:
-        from ..registry.registry import Registry, default_registry
-    if value is None:
-        return default_registry()
-    if not isinstance(value, Registry):
+        from ..registry import registry
+    return registry
+
+
+def _registry(value: Registry | None) -> Registry:
+    """Return a registry, or the process's for None. Raises RequestError for any other value."""
+    if value is not None and not isinstance(value, _registry_module().Registry):
         raise RequestError(f"registry must be a tilecopy_core.Registry, got {short_repr(value)}")
-    return value
+    registry: Registry = _registry_module().default_registry() if value is None else value
+    return registry
 
 
 def dispatch(request: CopyRequest, variant: str | Sequence[str] | None, registry: Registry) -> Plan:
