@@ -46,7 +46,7 @@ class LineAccess:
     stores: bool
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)  # a kernel has many lines, and a dict is filled faster than slots
 class Line:
     """A frozen record of one instruction.
 
