@@ -267,7 +267,7 @@ def test_an_extension_of_pytorch_runs_for_float_and_for_half() -> None:
 #include <ATen/cuda/CUDAContext.h>
 #include <torch/extension.h>
 template <typename scalar_t>
-__global__ void C10_LAUNCH_BOUNDS_1(32) half_of(scalar_t* x) { x[0] /= 2; }
+__global__ void C10_LAUNCH_BOUNDS_1(32) half_of(scalar_t* x) { gpuAtomicAdd(x, scalar_t(1)); x[0] /= 4; }
 template <typename scalar_t> C10_LAUNCH_BOUNDS_1(32) __global__ void scale(scalar_t* x, int n) {
   using acc_t = at::acc_type<scalar_t, true>;
   CUDA_KERNEL_LOOP(i, n) { x[i] = WARP_SHFL_XOR(static_cast<acc_t>(x[i]), 1) * acc_t(C10_WARP_SIZE); }
@@ -440,6 +440,28 @@ def test_a_function_of_another_file_is_refused_by_its_name() -> None:
         run_cuda(source, [np.zeros(1, np.int32)], grid=1, block=1)
 
 
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("tuple", "auto t = thrust::make_tuple(1, 7.0f); *x = thrust::get<1>(t);"),
+        ("pair", "thrust::pair<int, float> p(1, 7); *x = p.second;"),
+        ("functional", "*x = thrust::plus<float>()(3, 4);"),
+        ("complex", "thrust::complex<float> c(1, 2); *x = (c * c).imag() + thrust::abs(thrust::complex<float>(0, 3));"),
+    ],
+)
+def test_types_of_thrust_that_kernels_use_beside_headers_of_the_host(header: str, body: str) -> None:
+    source = f"""
+#include <thrust/device_vector.h>
+#include <thrust/{header}.h>
+#include <thrust/sort.h>
+__global__ void k(float* x) {{ {body} }}
+int main() {{ thrust::device_vector<float> v(3); thrust::sort(v.begin(), v.end()); }}
+"""
+    x = np.zeros(1, np.float32)
+    run_cuda(source, [x], grid=1, block=1)
+    assert x[0] == 7
+
+
 def test_several_kernels_are_named_with_their_instances() -> None:
     with pytest.raises(tc.LaunchError, match=mentions("scale<float, 3>", "scale<float, 4>")):
         run_cuda(
@@ -459,8 +481,13 @@ void launch(int* x) { k<5><<<1, 1>>>(x); }
 } }
 """
     x = np.zeros(1, np.int32)
-    run_cuda(source, [x], grid=1, block=1)
-    assert x[0] == 5
+    for entry in (None, "k", "k<5>", "outer::inner::k<5>"):
+        x[0] = 0
+        run_cuda(source, [x], entry=entry, grid=1, block=1)
+        assert x[0] == 5
+    source_of_two = "namespace a { __global__ void f(int* x) { *x = 1; } __global__ void g(int* x) { *x = 2; } }"
+    run_cuda(source_of_two, [x], entry="g", grid=1, block=1)
+    assert x[0] == 2
     with pytest.raises(tc.LaunchError, match=mentions("outer::inner::k<...>")):
         run_cuda(
             source.replace("void launch", "template <int M> void launch").replace("k<5>", "k<M>"), [x], grid=1, block=1

@@ -54,6 +54,8 @@ _AMBIGUOUS = re.compile(r'error: (more than one instance of overloaded function|
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _OF_LIBRARIES = ("_ZN3cub", "_ZN6thrust")
 """The beginnings of the mangled names of CUB's and Thrust's kernels, which nvcc compiles for calls of the host."""
+_HOST_THRUST = re.compile(r"thrust/(?!tuple|pair|functional)")
+"""Headers of Thrust that NVRTC cannot compile."""
 _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 
@@ -201,10 +203,8 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
     part = _DevicePart(hosts, {name: set() for name in files}, tuple(missing), options)
     for _ in range(_MOST_ROUNDS):
         kept = {name: without(file, part.hosts[name], part.constants[name]) for name, file in files.items()}
-        without_includes = "\n".join(x for text in kept.values() for x in text.split("\n") if "include" not in x)
-        unseen = [name for name in part.missing if not name.startswith("thrust/") or "thrust::" not in without_includes]
-        every = "\n".join(kept.values())
-        headers = {**standard_headers(every, folders), **{name: stand_in(name) for name in unseen}, **kept}
+        stand_ins = {name: stand_in(name) for name in part.missing}
+        headers = {**standard_headers("\n".join(kept.values()), folders), **stand_ins, **kept}
         text = headers.pop("")
         unit = attrs.evolve(unit, text=text, options=part.options, headers=headers)
         compiled = _compile(unit)
@@ -297,7 +297,7 @@ def _local_files(
             if local is not None and len(texts) < _MOST_HEADERS:
                 texts[name], paths[name] = local.read_text(encoding="utf-8-sig", errors="replace"), local.resolve()
                 queue.append((texts[name], local.parent))
-            elif name.startswith("thrust/") or not any((Path(root) / name).is_file() for root in [*folders, *includes]):
+            elif _HOST_THRUST.match(name) or not any((Path(root) / name).is_file() for root in [*folders, *includes]):
                 missing[name] = None
     return texts, paths, list(missing)
 
@@ -318,6 +318,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     if entry in entries:
         return ptx, str(entry), []
     named = [mangled for mangled in entries if readable(mangled) == entry]
+    named = named or [mangled for mangled in entries if readable(mangled).endswith(f"::{entry}")]
     if len(named) == 1:
         return ptx, named[0], []
     entries = [mangled for mangled in entries if not mangled.startswith(_OF_LIBRARIES)]
@@ -328,7 +329,9 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
     if entry is None:
         wanted = [text for listed in instances.values() for text in listed] if not entries else []
     else:
-        wanted = instances.get(entry.rpartition("::")[2]) or [entry]
+        base = entry.partition("<")[0].strip()
+        wanted = instances.get(base.rpartition("::")[2], []) if base == entry else []
+        wanted = wanted or [f"{scopes.get(base, '')}{entry}"]
     compiled = _compile(unit, wanted[0]) if len(wanted) == 1 else _Compiled("", "")
     while (more := _with_needs_of_instance(unit, compiled.log)) != unit and _compile(more).ptx:
         unit, compiled = more, _compile(more, wanted[0])

@@ -75,15 +75,17 @@ def standard_headers(text: str, folders: list[str]) -> Mapping[str, str]:
 
 
 def stand_in(name: str) -> str:
-    """Return a replacement for a missing header: the types and macros of PyTorch or cuFFT that kernels use, or ""."""
+    """Return a replacement for a missing header: what kernels use of PyTorch, cuFFT or Thrust's complex numbers, or ""."""
     if name.startswith("cufft"):
         return _own("cufft.h")
+    if name == "thrust/complex.h":
+        return _shim("complex", "thrust")
     return _own("torch.h") if re.match(r"cublas|torch/|ATen/|c10/", name) else ""
 
 
-def _shim(name: str) -> str:
+def _shim(name: str, namespace: str = "std") -> str:
     """Return a C++ header that includes that of libcu++."""
-    return f"#pragma once\n{_included(name)}namespace std {{ using namespace ::cuda::std; }}\n"
+    return f"#pragma once\n{_included(name)}namespace {namespace} {{ using namespace ::cuda::std; }}\n"
 
 
 def _included(name: str) -> str:

@@ -30,6 +30,8 @@ template <class T> __device__ T WARP_SHFL_UP(T value, unsigned lanes, int width 
 template <class T> __device__ T WARP_SHFL_DOWN(T value, unsigned lanes, int width = 32, unsigned mask = 0xffffffff) {
   return __shfl_down_sync(mask, value, lanes, width);
 }
+template <class T> __device__ T gpuAtomicAdd(T* address, T value) { return atomicAdd(address, value); }
+template <class T> __device__ void gpuAtomicAddNoReturn(T* address, T value) { atomicAdd(address, value); }
 #define C10_WARP_SIZE 32
 #define C10_HOST_DEVICE __host__ __device__
 #define C10_DEVICE __device__
