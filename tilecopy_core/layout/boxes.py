@@ -11,6 +11,7 @@ import attrs
 from ..errors import LayoutError, short_repr
 from ..errors.attrs_classes import frozen
 from ..integers import bounds_of, divisor_of, is_int_like, is_multiple, key_of, plain
+from ..integers.conditions import RunTime
 from ..integers.expr import Expr, Int, add, mul, structural_equal, sub
 from .axes import Axis, OnAxis, m
 
@@ -109,6 +110,9 @@ def leaving(dim: int, start: Int, extent: int, size: Int) -> str:
     return f"dimension {dim}: the region {short_repr(start)} : {short_repr(add(start, extent))} is out of bounds for extent {size}"
 
 
+_LOADED = "; to index by a value that is loaded, use KernelBuilder.index"
+
+
 def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[Int, int]:
     if isinstance(part, slice):
         if part.step is not None and (type(part.step) is not int or part.step != 1):
@@ -117,11 +121,11 @@ def _start_and_extent(part: Any, size: Int, dim: int, overhang: bool) -> tuple[I
     elif is_int_like(start := plain(part)):
         stop = start + 1
     else:
-        raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {short_repr(part)}")
+        hint = _LOADED * isinstance(part, RunTime)
+        raise LayoutError(f"dimension {dim}: an index must be an integer or a slice, got {short_repr(part)}{hint}")
     if not (is_int_like(start) and is_int_like(stop)):
-        raise LayoutError(
-            f"dimension {dim}: the ends of a slice must be integers, got {short_repr(start)}:{short_repr(stop)}"
-        )
+        ends, hint = f"{short_repr(start)}:{short_repr(stop)}", _LOADED * isinstance(start, RunTime)
+        raise LayoutError(f"dimension {dim}: the ends of a slice must be integers, got {ends}{hint}")
     extent = stop - start
     if isinstance(extent, Expr):
         raise LayoutError(f"dimension {dim}: the extent of {start} : {stop} must be a plain integer, got {extent}")

@@ -130,7 +130,8 @@ def test_hazards_and_bad_files(tmp_path):
     result = run(CUDA / "vector_add.ptx", *words)
     assert isinstance(result.exception, LaunchError) and str(tmp_path / "no") in str(result.exception)
     (tmp_path / "bytes.ptx").write_bytes(b"\xff\xfe\x00")
-    assert isinstance(run(tmp_path / "bytes.ptx", "--block", 1).exception, LaunchError)
+    binary = run(tmp_path / "bytes.ptx", "--block", 1).exception
+    assert isinstance(binary, LaunchError) and mentions(tmp_path / "bytes.ptx", "PTX", ".cu").search(str(binary))
     assert run("a\0.ptx", "--block", 1).exit_code == 2
     pytest.importorskip("resource", reason="Windows has no FIFOs")
     os.mkfifo(tmp_path / "a.npy")  # nobody writes it: reading must not wait

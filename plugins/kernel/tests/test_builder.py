@@ -619,3 +619,15 @@ def test_halves_of_bytes_are_not_copied(dtype: str, starts: tuple[int, int]) -> 
     turned = tc.Buffer((8, 64), dtype, space="shared", name="t", layout=TileLayout(S[(8, 64) : (1, 8)]))
     with pytest.raises(tc.NoVariantError, match=mentions("gmem_smem", 4)):
         tc.plan(turned[:, :], array[:, :], scope=tc.warp(), target=target)
+
+
+def test_a_loaded_value_as_an_index_names_what_turns_it_into_one() -> None:
+    k = tc.KernelBuilder("k", threads=32)
+    a = k.param("A", (32,), "int32")
+    row = k.load(a[0])
+    for index in (row, slice(row, row + 4)):
+        with pytest.raises(tc.LayoutError, match=mentions("A", "KernelBuilder.index")):
+            a[index]
+    with pytest.raises(tc.LayoutError) as failure:
+        a[0.5]
+    assert "KernelBuilder.index" not in str(failure.value)

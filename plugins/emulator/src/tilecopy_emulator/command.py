@@ -51,14 +51,15 @@ def _text_of(file: Path) -> str:
         with suppress(UnicodeDecodeError) if file.suffix.lower() in _CUDA else nullcontext():
             return file.read_text(encoding="utf-8-sig")  # editors on Windows write a byte-order mark
         return file.read_text(encoding="latin-1")  # comments in older files
-    except (OSError, UnicodeDecodeError) as error:
-        name = "standard input" if str(file) == "-" else file
-        raise LaunchError(f"{name} cannot be read: {_why(error)}") from error
+    except UnicodeDecodeError as error:
+        raise LaunchError(f"{file} must be the text of a kernel: PTX, or CUDA C++ in a .cu or .cuh file") from error
+    except OSError as error:
+        raise LaunchError(f"{file} cannot be read: {_why(error)}") from error
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
+def _why(error: OSError) -> str:
     """Return the reason of a file error, without its number and path."""
-    return str(getattr(error, "strerror", None) or error)
+    return str(error.strerror or error)
 
 
 def _assignments(_: Any, parameter: click.Parameter, texts: tuple[str, ...]) -> list[tuple[str, Any]]:

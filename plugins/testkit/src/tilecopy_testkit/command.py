@@ -39,9 +39,9 @@ _SPACE = Choice("space", tc.SPACES, SPACE_ALIASES)
     help="Folder of the package. Default: ./tilecopy-NAME.",
 )
 def new_variant(name: str, op: str, source: str, destination: str, directory: Path | None) -> None:
-    """Write a package with a new variant NAME: entry point, record, hooks for a plain copy, test suite, README and CI.
+    """Write the package of a new variant.
 
-    Edit the hooks afterwards; the generated test suite checks them.
+    It has an entry point, a record, hooks for a plain copy, a test suite, a README and a CI file. Edit the hooks; the suite checks them.
     """
     folder = directory or Path(f"tilecopy-{name.replace('_', '-')}")
     written = write_package(folder, name, op, source, destination)
@@ -83,9 +83,10 @@ def campaign(
     report_path: Path,
     save_failures: Path | None,
 ) -> Result:
-    """Run many copies with each installed variant on the emulator, and compare the results with the NumPy oracle.
+    """Run many random copies, and report wrong results.
 
-    A campaign that was interrupted continues from its checkpoint file.
+    Each installed variant runs on the emulator. The NumPy oracle gives the results that are right. With --checkpoint, an interrupted
+    campaign continues where it stopped.
     """
     skipped = skipped_variants()
     names = variants.split(",") if variants else [name for name, reason in skipped.items() if not reason]
@@ -169,7 +170,10 @@ def _cases(text: str, variant: str | None) -> list[tuple[str, CopyCase]]:
 @click.argument("variant")
 @click.option("--requests", type=click.IntRange(0, 10**7), default=300, show_default=True, help="Copies to draw.")
 def audit_declines(variant: str, requests: int) -> Result:
-    """List copies that a variant declines and another variant accepts, grouped by reason."""
+    """List copies that only other variants accept.
+
+    They are grouped by the reason of VARIANT, the most frequent reason first.
+    """
     declines = declined_alone(VariantUnderTest.of(variant), requests)
     data: list[dict[str, Any]] = [attrs.asdict(declined) for declined in declines]
     text = "\n".join(map(str, declines)) or f"found no copy that {variant} declines and another variant accepts"

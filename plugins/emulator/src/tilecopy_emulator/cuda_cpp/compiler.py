@@ -42,7 +42,7 @@ from .host_removal import (
 from .instances import launched_instances, parameter_names
 from .precompiled_headers import UNROLL_LIMIT, header_folders, precompiling
 
-_INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"'
+_INSTALL = 'from a checkout: pip install "plugins/emulator[cuda]"; or run the PTX file that nvcc -ptx -lineinfo writes'
 _MOST_OF_LOG, _MOST_OF_NAME, _MOST_OF_SOURCE = 4000, 1000, 1 << 24
 _MOST_ROUNDS, _MOST_HEADERS, _MOST_NAMED = 16, 200, 5
 _NVCC_SECONDS = 300
