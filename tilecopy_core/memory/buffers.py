@@ -115,6 +115,7 @@ class Buffer:
     allocated_addr: Any
     name: str = attrs.field(eq=False)
     space: str = attrs.field(eq=False)
+    _placed_by: tuple[Expr, ...] | None = attrs.field(init=False, default=None, eq=False)
 
     def __init__(
         self,
@@ -175,9 +176,11 @@ class Buffer:
 
     def placed_by(self) -> tuple[Expr, ...]:
         """Return the symbolic integers in the layout's strides and offsets, and in the buffer's storage offset."""
-        layout = self.layout
-        parts = (*layout.strides, *[it.stride for it in layout.replica], *layout.offset.values(), self.storage_offset)
-        return tuple([value for value in parts if isinstance(value, Expr)])
+        if self._placed_by is None:  # every copy of the buffer asks twice
+            layout, steps = self.layout, [it.stride for it in self.layout.replica]
+            parts = (*layout.strides, *steps, *layout.offset.values(), self.storage_offset)
+            object.__setattr__(self, "_placed_by", tuple([value for value in parts if isinstance(value, Expr)]))
+        return self._placed_by or ()
 
     def __getitem__(self, key: Any) -> Region:
         """Return a region for slices and integers (an extent of 1); missing dimensions, and those of ``...``, are whole."""
