@@ -75,7 +75,7 @@ def no_variant(
     who = f"variant {' or '.join(map(short_repr, demanded))} cannot lower this copy" if demanded else none
     unknown = _unknown_option(request, demanded, table, all_ops)
     first_party = known_variants()
-    near = [o for o in outcomes if o.kind not in _FAR or o.name in demanded]
+    near = [o for o in outcomes if (o.name.split(" (")[0] in demanded if demanded else o.kind not in _FAR)]
     place = {name: at - len(demanded) for at, name in enumerate(demanded)}
     nearest_first = sorted(near, key=lambda o: (place.get(o.name, 0), -o.nearness))
     lines = [f"{names}: {reason}" for reason, names in by_reason(nearest_first)]

@@ -385,7 +385,8 @@ def _check_hooks(hooks: Mapping[str, pluggy.HookImpl], *, wrapper: bool) -> None
     wrapping = sorted(name for name, impl in hooks.items() if impl.wrapper)
     if wrapper:
         if not wrapping or len(wrapping) < len(hooks):
-            raise PluginError("the plugin must have an attribute 'variant' (a tilecopy_core.Variant)")
+            what = "must have an attribute 'variant' (a tilecopy_core.Variant), or mark every hook by @hookimpl(wrapper=True)"
+            raise PluginError(f"the plugin {what}")
         return
     if missing := sorted(set(HOOKS) - set(hooks)):
         raise PluginError(f"the plugin must implement {', '.join(missing)}")

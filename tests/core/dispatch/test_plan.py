@@ -145,6 +145,15 @@ def test_an_option_is_not_unknown_if_the_demanded_variant_lowers_another_op() ->
         plan(registry(*sources), bar=1)
 
 
+def test_the_error_of_a_demanded_variant_leaves_out_other_packages() -> None:
+    installed = registry(
+        source("broken", ImportError("gone")), source("no", variant("no", verdict=tc.Decline("not mine")))
+    )
+    with pytest.warns(PluginWarning, match=mentions("broken")), pytest.raises(tc.NoVariantError) as failure:
+        plan(installed, variant="no")
+    assert mentions("no", "not mine").search(str(failure.value)) and not mentions("broken").search(str(failure.value))
+
+
 def test_a_misspelt_parameter_of_a_copy_is_named() -> None:
     with pytest.raises(tc.RequestError, match=mentions("ouside", "outside")):
         plan(registry(source("a", variant("a"))), ouside="zero")
