@@ -51,6 +51,31 @@ def test_requests_of_one_registry_are_told_apart() -> None:
         assert plan(installed, variant="old").variant == "old"
 
 
+def test_a_build_reads_the_environment_once_per_copy() -> None:
+    class Environment(dict[str, str]):
+        reads: list[str] = []
+
+        def get(self, name: str, default: Any = None) -> Any:
+            self.reads.append(name)
+            return super().get(name, default)
+
+    environment = Environment()
+    installed = tc.Registry([source("a", variant("a")), source("b", variant("b"))], environ=environment)
+    build(installed)
+    environment.reads.clear()
+    build(installed)
+    assert environment.reads.count("TILECOPY_PRIORITY") == 1
+
+
+def test_a_plan_is_emitted_by_its_variant_also_if_later_dispatches_may_not_choose_it() -> None:
+    environment: dict[str, str] = {}
+    installed = tc.Registry([source("a", variant("a")), source("b", variant("b"))], environ=environment)
+    chosen = plan(installed)
+    environment["TILECOPY_DISABLE"] = chosen.variant
+    assert "emitted by a" in tc.ptx_text(chosen, registry=installed)
+    assert (chosen.variant, plan(installed).variant) == ("a", "b")
+
+
 def test_a_plugin_that_is_removed_during_a_dispatch_is_the_one_that_is_named() -> None:
     """TILECOPY_ONLY then names what is not there, which is not the fault of the variant that is asked next."""
     installed = registry(
