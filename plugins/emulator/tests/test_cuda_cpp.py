@@ -89,7 +89,12 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
     for source, entry, kind, part in (
         (CLEAN, "swop", tc.LaunchError, ("swop",)),
         (SEVERAL.replace("N;", "4;"), "a", tc.LaunchError, ("_Z1aPi", "_Z1aPf", "b")),
-        (f"{CLEAN}__global__ void only_declared(int* x);", "only_declared", tc.LaunchError, ("only_declared", "swap")),
+        (
+            f"__device__ void f() {{ int unused; }}\n{CLEAN}__global__ void only_declared(int* x);",
+            "only_declared",
+            tc.LaunchError,
+            ("only_declared", "swap"),
+        ),
         (f"{CLEAN}__device__ void callee() {{}}", "callee", tc.LaunchError, ("callee", "swap")),
         (CLEAN + "}", None, tc.AssemblerError, ("kernel.cu", 11)),
         ('#include "none.h"', None, tc.AssemblerError, ("none.h",)),

@@ -281,9 +281,14 @@ void launch(torch::Tensor x) {
     x = np.ones(1, np.float64)
     run_cuda(source, [x], entry="half_of<double>", grid=1, block=1)
     assert x[0] == 0.5
-    for entry, dtype in ((None, np.float32), ("scale<at::Half>", np.float16)):
+    with_macro_of_file = source.replace("AT_DISPATCH", "MY_DISPATCH").replace("scale<scalar_t>", "scale<scalar_t_0>")
+    for text, entry, dtype in (
+        (source, None, np.float32),
+        (source, "scale<at::Half>", np.float16),
+        (with_macro_of_file, None, np.float32),
+    ):
         x = np.ones(64, dtype)
-        run_cuda(source, [x, 64], entry=entry, grid=1, block=32)
+        run_cuda(text, [x, 64], entry=entry, grid=1, block=32)
         assert (x == 32).all()
 
 

@@ -337,7 +337,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
         unit, compiled = more, _compile(more, wanted[0])
     if compiled.mangled in _ENTRY.findall(compiled.ptx):
         return compiled.ptx, str(compiled.mangled), [f"the file launches {wanted[0]}"] * (entry != wanted[0])
-    if compiled.log and not named and "__nv_name_map" not in compiled.log:
+    if compiled.log and not compiled.ptx and not named and "__nv_name_map" not in compiled.log:
         raise AssemblerError(
             f"NVRTC cannot compile {wanted[0]} of the source {name}:\n{printable(compiled.log[:_MOST_OF_LOG].rstrip())}"
         )

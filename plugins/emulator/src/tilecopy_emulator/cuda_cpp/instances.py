@@ -115,8 +115,8 @@ def _resolve(
     )
     constants = {name: x if re.fullmatch(r"[\w:]+", x) else f"({x})" for name, x in constants.items()}
     constants |= dict(re.findall(r"\busing\s+(\w+)\s*=\s*([^;]+);", body))
-    if "AT_DISPATCH_" in body:  # its macros define scalar_t as each of several types
-        constants.setdefault("scalar_t", "float")
+    if "DISPATCH_" in body:  # macros that define scalar_t, or scalar_t_0 and others, as each of several types
+        constants = dict.fromkeys(re.findall(r"\bscalar_t\w*", written), "float") | constants
     for _ in range(_MOST_ROUNDS):
         for name, value in constants.items():
             written = re.sub(rf"\b{name}\b", value.replace("\\", " "), written)
