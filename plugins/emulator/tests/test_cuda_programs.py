@@ -435,8 +435,9 @@ def test_the_error_of_a_file_with_curand_names_its_package() -> None:
     source = (
         f"#include <{library}_kernel.h>\n__global__ void k(curandState* x) {{ *x = curandState(); }}\nint main() {{}}\n"
     )
-    with pytest.raises(tc.AssemblerError, match=mentions(f"{library}_kernel.h", f"nvidia-{library}")):
+    with pytest.raises(tc.AssemblerError, match=mentions(f"{library}_kernel.h")) as caught:
         run_cuda(source, [np.zeros(64, np.uint8)], grid=1, block=1)
+    assert str(caught.value).endswith(library)
 
 
 def test_a_function_of_another_file_is_refused_by_its_name() -> None:
