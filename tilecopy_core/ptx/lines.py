@@ -119,7 +119,7 @@ class Line:
 
 
 _TEXT_OF: defaultdict[type, Callable[[Any], str]] = defaultdict(
-    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text"), Address: Address.__repr__}
+    lambda: str, {Register: attrgetter("name"), Vector: attrgetter("text"), Address: attrgetter("text")}
 )
 
 

@@ -68,29 +68,30 @@ def vector_of(registers: tuple[Register, ...]) -> Vector:
     return Vector(registers, text, bits, f"{f'.v{len(names)}' * (len(names) > 1)}.{registers[0].type}" if bits else "")
 
 
+def _text_of(address: Address) -> str:
+    return f"[{address.base}+{address.offset_bytes}]" if address.offset_bytes else f"[{address.base}]"
+
+
 @frozen(repr=False)
 class Address:
     """A frozen record of an address ``[base + offset_bytes]`` in ``global``, ``shared``, ``shared::cluster`` or ``param``.
 
     The base is a register, or the name of a variable; the offset is the immediate. Their sum is proved to be a multiple of
-    ``align_bytes``.
+    ``align_bytes``. ``text`` is the operand in PTX.
     """
 
     space: str
     base: Register | str
     offset_bytes: int = 0
     align_bytes: int = 1
-    _text: str = attrs.field(init=False, default="", eq=False)
+    text: str = attrs.field(init=False, eq=False, default=attrs.Factory(_text_of, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         if not -(2**31) <= self.offset_bytes < 2**31:
             raise PtxError(f"Address: offset_bytes must fit in 32 bits, got {short_repr(self.offset_bytes)}")
 
     def __repr__(self) -> str:
-        if not self._text:
-            text = f"[{self.base}+{self.offset_bytes}]" if self.offset_bytes else f"[{self.base}]"
-            object.__setattr__(self, "_text", text)
-        return self._text
+        return self.text
 
     def __add__(self, offset_bytes: int) -> Address:
         align_bytes = gcd(self.align_bytes, offset_bytes)
