@@ -201,3 +201,21 @@ def test_a_race_before_barriers_that_all_threads_reach_stays_a_race() -> None:
     body = " st.shared.u32 [%r2], %r0; setp.lt.u32 %p0, %r0, 32;\n @!%p0 bra L;\n bar.sync 0; bra M;\nL: ld.shared.u32 %r6, [%r4]; bar.sync 0;\nM: ret;\n"
     straight = " setp.lt.u32 %p0, %r0, 32;\n @!%p0 bra L; st.shared.u32 [%r2], %r0;\nL: @%p0 bra M; ld.shared.u32 %r6, [%r4]; st.global.u32 [%z], %r6;\nM: bar.sync 0;\n"
     assert hazard(straight).kind == hazard(body).kind == "race"
+
+
+@pytest.mark.parametrize(("place", "advised"), [("%d0", True), ("%d0+4", False)])
+def test_an_update_of_one_value_by_several_threads_is_advised_to_be_atomic(place: str, advised: bool) -> None:
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 bins)
+{{ .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d0, [bins]; mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 7; mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1;
+  ld.global.u32 %r2, [%d0];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [{place}], %r2;
+  ret; }}
+"""
+    with pytest.raises(tc.HazardError) as error:
+        run_ptx(text, [np.zeros(9, np.uint32)], grid=1, block=16)
+    assert ("atomic" in error.value.details["order"]) == advised

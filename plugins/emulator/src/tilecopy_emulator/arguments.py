@@ -268,7 +268,7 @@ def _block_of_fields(value: Struct | list[Any] | tuple[Any, ...], name: str, pla
         inner = form.format(name, number)
         if isinstance(value, (list, tuple)) and not isinstance(field, (Struct, Pointer)):
             raise LaunchError(
-                f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {short_repr(field)}"
+                f"{place}: {inner} must be a Struct or a Pointer, got {type(field).__name__} {short_repr(field)}; pass numbers as a NumPy array"
             )
         block.append(_block_of(field, inner, place))
     block.data.extend(bytes(-len(block.data) % block.align))

@@ -285,14 +285,21 @@ class ShadowedMemory:
             behind = machine.barriers.passed_by(mine, other)
         try:
             machine.hazard(
-                "race", f"{text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause,
-                action=action, value=current, met=met, remedy=remedy, sought=None if conflict.together else sought,
+                "race", f"{text}{why}", lanes, position, copy=copy, threads=(who,), bytes=span, cause=cause, action=action, value=current, met=met,
+                remedy=remedy + _advice_for_update(met[0], machine.report(instruction, who, action)), sought=None if conflict.together else sought,
                 suspect=suspect, behind=behind,
             )  # fmt: skip
         except HazardError as error:
             if conflict.together and values is not None and (launch.allows_same_value or near(actor)):
                 raise IntraWarpConflict(error) from None
             raise
+
+
+def _advice_for_update(earlier: ReportedAccess, later: ReportedAccess) -> str:
+    """Return the advice to use an atomic if the accesses read and write one address, as ``bins[i] += 1`` does, else ""."""
+    read, write = (access.text.partition("[")[2].partition("]")[0] for access in (earlier, later))
+    updates = read == write != "" and (earlier.action, later.action) == ("read", "written")
+    return "; if several threads update one value, use an atomic" if updates else ""
 
 
 def _cause(machine: Registers, lane: int, strength: int, earlier: int, *, same: bool) -> tuple[str, str]:
