@@ -168,16 +168,13 @@ class Recorder:
                 raise
             known = self._known(*region.starts, *region.buffer.shape)
             symbols = [symbol for facts in known for fact in facts for symbol in symbols_of(fact)]
-            decided = not any(map(self._is_of_launch, symbols))
+            scalars = self._described.scalars  # a launch gives these values, and the registers other than thread ids
+            decided = not any(symbol in scalars or (symbol.register and not is_thread_id(symbol)) for symbol in symbols)
             if decided and not never(known):
                 raise LayoutError(f"{error}; the enclosing conditions do not exclude that: {self._around()}") from None
             self._frame.left_out.append(region)
             self._described.bounds.extend(bounds_checks(region, known, self._place()))
             return False
-
-    def _is_of_launch(self, symbol: Symbol) -> bool:
-        """Return True if a launch gives a symbol a value or tighter bounds."""
-        return symbol in self._described.scalars or bool(symbol.register and not is_thread_id(symbol))
 
     def _around(self) -> str:
         """Return descriptions of the open blocks, the innermost last."""
