@@ -49,7 +49,7 @@ def tilecopy() -> None:
 @click.argument("source", type=FilePath())
 @click.argument("destination", type=FilePath())
 @click.option("--tile", type=Tile(), default="128x64", show_default=True, help="Rows and columns of a tile.")
-@click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Threads per CTA.")
+@click.option("--threads", type=click.IntRange(1, 1024), default=128, show_default=True, help="Most threads per CTA.")
 @click.option("--swizzle", type=Choice("mode", ("32B", "64B", "128B")), help="Swizzle mode in shared memory.")
 @click.option(
     "--pad", type=click.IntRange(0, MAX_SHARED_ELEMS), default=0, help="Padding per row in shared memory, in elements."
@@ -62,7 +62,7 @@ def run(source: Path, destination: Path, **options: Any) -> Result:
 
     SOURCE is a .npy file of any rank, shape, dtype and memory order. DESTINATION is written only if every byte of the
     result is equal to the input's. If DESTINATION exists, its mode, owner and links are preserved. Tiles at the edges
-    may reach past the array. A 1-D array is copied as one row.
+    may reach past the array. A 1-D array is copied as one row. The threads of a CTA divide the elements of a tile.
     """
     check_names(variant=options["variant"], executor=options["executor"])
     with progress_bar("tiles") as progress:

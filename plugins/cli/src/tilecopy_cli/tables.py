@@ -73,4 +73,5 @@ def _tiled_text(tiled: TiledCopy) -> str:
         rows.append(("{} -> {}".format(*copy_plan.request.spaces), copy_plan.variant, copy_plan.summary))
         if copy_plan.edge_summary:
             rows.append(("", "at edges", copy_plan.edge_summary))
-    return f"{tiles}, {tiled.kernel.threads} threads each\n" + table(rows, indent=2)
+    threads = f"{tiled.kernel.threads} thread{'s' * (tiled.kernel.threads != 1)} each"
+    return f"{tiles}, {threads}\n" + table(rows, indent=2)
