@@ -133,10 +133,10 @@ class InlineText:
 
     def _check_elements(self, text: str, names: Sequence[str], line: Line, *, takes_addresses: bool) -> None:
         """Raise RequestError if an element is a part of an operand, or is used as a register."""
-        for number in map(self._number, names):
-            if number is None or not _is_element(self._operands[number]):
-                continue
+        for number in (number for number in map(self._number, names) if number is not None):
             element = self._operands[number]
+            if not isinstance(element, Region) or element.buffer.space == "local":
+                continue
             if text != _mark(number, element):
                 raise self._error(
                     line,
@@ -231,10 +231,6 @@ def check_outputs(out: Any) -> None:
                 f"inline_ptx: the regions of out must not overlap, but {region} overlaps an earlier region"
             )
         taken |= words
-
-
-def _is_element(operand: Any) -> bool:
-    return isinstance(operand, Region) and operand.buffer.space != "local"
 
 
 def _mark(number: int, operand: Any) -> str:
