@@ -6,55 +6,25 @@ from collections.abc import Collection, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
 from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
-from tilecopy_core.integers import Expr, Int, Symbol, bounds_of
+from tilecopy_core.integers import Expr, Int, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
 from tilecopy_core.ptx import Line, PtxBuilder, Recipe
 from tilecopy_core.registry import LOCK, Registry, default_registry
 
 from ..module_text import ParameterText, module_text, parameter_text
 from ..shared_memory import KernelBindings, SharedPlan
-from .bounds import Bound, Facts
+from .bounds import Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
-from .parameters import ArrayParameter, Parameter
+from .description import Description
+from .parameters import ArrayParameter
 from .special_registers import BLOCK_SYMBOLS, GRID_LIMIT, block_index
-from .statements import LocatedStatement, Lowering
+from .statements import Lowering
 
 if TYPE_CHECKING:
     from .computed_parameters import ComputedParameter
-    from .number_parameters import ScalarParameter, SizeParameter
-
-
-@attrs.define(eq=False, repr=False)
-class Description:
-    """The description of a kernel, as KernelBuilder recorded it.
-
-    Attributes:
-        written: the names of the arrays that it writes.
-        notes: sentences about its PTX for :meth:`BuiltKernel.explain`.
-        allocations: the number of allocations of tensor memory.
-        cta_group: the ``cta_group`` of its instructions, 1 or 2, or None if no instruction has one.
-    """
-
-    name: str
-    threads: int
-    parameters: list[Buffer | Parameter] = attrs.field(factory=list)
-    scalars: dict[Symbol, ScalarParameter | SizeParameter] = attrs.field(factory=dict)
-    shared: list[Buffer] = attrs.field(factory=list)
-    body: list[LocatedStatement] = attrs.field(factory=list)
-    bounds: list[Bound] = attrs.field(factory=list)
-    written: set[str] = attrs.field(factory=set)
-    notes: list[str] = attrs.field(factory=list)
-    allocations: int = 0
-    cta_group: int | None = None
-
-    @property
-    def group(self) -> int:
-        """The ``cta_group`` of the kernel's tcgen05 instructions; 1 by default."""
-        return self.cta_group or 1
+    from .number_parameters import SizeParameter
 
 
 def lower_kernel(

@@ -19,7 +19,7 @@ from tilecopy_core.memory import Buffer, Memory, Region, symbolic
 
 from .bounds import NOTHING, Alternatives, Bound, Facts, bounds_checks, conjunction, never
 from .conversion import range_of
-from .lowering import Description
+from .description import Description
 from .statements import If, LocatedStatement, Loop, Statement
 from .values import Value
 
