@@ -135,7 +135,7 @@ def compile_cuda(
             compiled = attrs.evolve(compiled, log=f"{compiled.log}\n{by_nvcc.log}")
     if not compiled.ptx:
         log = printable(compiled.log.rstrip())
-        log += "\nthe package nvidia-curand has the headers of cuRAND" if "<curand" in "".join(unit.left_out) else ""
+        log += "\nthe headers of cuRAND are in the package nvidia-curand" if "<curand" in "".join(unit.left_out) else ""
         raise AssemblerError(f"NVRTC cannot compile {name} with these options:\n{log}")
     text, mangled, instance = _select(unit, compiled.ptx, entry, name)
     for header, place in places.items():  # NVRTC takes headers in memory for files of the current directory

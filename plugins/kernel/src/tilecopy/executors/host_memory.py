@@ -12,19 +12,11 @@ from tilecopy_core.errors import checked, frozen, instance_of
 
 from ..errors import LaunchError
 from ..kernel.built import BuiltKernel
-from ..kernel.parameters import ArrayView, Binding
+from ..kernel.parameters import Binding
 from .arguments import bind, host_facts
 
 if TYPE_CHECKING:
     from ..kernel.tensor_map_args import TensorMapArgs
-
-
-def flat_bytes(facts: ArrayView, itemsize: int) -> Any:
-    """Return the bytes of an array in host memory, in address order. ``facts`` keeps the memory alive."""
-    low, nbytes = facts.span(itemsize)
-    view = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
-    view.flags.writeable = not facts.readonly
-    return view
 
 
 @frozen
@@ -109,9 +101,10 @@ class HostArguments:
         arrays = []
         for parameter in kernel.arrays:
             facts = binding.arrays[parameter.name]
-            data = flat_bytes(facts, parameter.dtype.bytes)
-            first_bytes = facts.pointer - facts.span(parameter.dtype.bytes)[0]
-            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, not facts.readonly, first_bytes))
+            low, nbytes = facts.span(parameter.dtype.bytes)
+            data = np.frombuffer(memoryview((ctypes.c_uint8 * nbytes).from_address(low)), np.uint8)
+            data.flags.writeable = writable = not facts.readonly
+            arrays.append(HostArray(parameter.name, data, parameter.align_bytes, writable, facts.pointer - low))
         return cls(arrays, binding)
 
     def pack_parameters(

@@ -81,7 +81,8 @@ class _Maker:
         """A word of at most two source registers."""
         if content not in self._known:
             whole = [NetworkWord(source) for source in _sources(content)]
-            if len(whole) == 1 and _fits(content, self._content(whole[0])):
+            in_place = zip(content, self._content(whole[0]), strict=True)
+            if len(whole) == 1 and all(byte in (None, source_byte) for byte, source_byte in in_place):
                 self._known[content] = whole[0]
             else:
                 self._known[content] = self._step(content, whole[0], whole[-1])
@@ -99,11 +100,6 @@ class _Maker:
         if value.from_step:
             return self._contents[value.number]
         return tuple((value.number, place) for place in range(WORD_BYTES))
-
-
-def _fits(content: Content, there: Content) -> bool:
-    """Return whether a word has every byte that is asked for in its place."""
-    return all(byte is None or byte == has for byte, has in zip(content, there, strict=True))
 
 
 def _sources(content: Content) -> list[int]:
