@@ -512,7 +512,7 @@ void launch(int* x) { k<5><<<1, 1>>>(x); }
         ("T* x, T v", "int n = f(d * x); long long *d; k<<<1, 1>>>(d, n);", "k<long long>"),
     ],
 )
-def test_template_arguments_are_derived_from_those_of_the_launch(parameters: str, launch: str, instance: str) -> None:
+def test_template_arguments_are_deduced_from_those_of_the_launch(parameters: str, launch: str, instance: str) -> None:
     source = f"template <class T> __global__ void k({parameters}) {{}}\nvoid on_the_host() {{ {launch} }}\n"
     assert any(mentions(instance).search(note) for note in compile_cuda(source).notes)
 

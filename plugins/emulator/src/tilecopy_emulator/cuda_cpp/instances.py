@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .derivation import derived_arguments
+from .deduction import deduced_arguments
 from .host_removal import CppToken, Declaration, SourceFile, tokens_of
 
 _MOST_ROUNDS = 3
@@ -24,7 +24,7 @@ def launched_instances(file: SourceFile) -> dict[str, list[str]]:
 
     Names of constants and of template arguments of the launching function are replaced by their values, if the file
     has them. A template whose parameters all have default arguments is launched as ``name<>``. Template arguments that
-    the launch does not have are derived from its arguments. An instance is missing if that fails.
+    the launch does not have are deduced from its arguments. An instance is missing if that fails.
     """
     templates = {kernel.name: kernel for kernel in file.kernels if kernel.head[0].text == "template"}
     by_template: dict[str, dict[str, None]] = {name: {} for name in templates}
@@ -55,11 +55,11 @@ def _completed(
     parameters = template_parameters(kernel)
     written = len(_ARGUMENT.split(" ".join(token.text for token in arguments))) if arguments else 0
     body = [token for token in file.tokens if function.start <= token.start < function.end]
-    derived = derived_arguments(kernel, list(parameters), launch, body)
+    deduced = deduced_arguments(kernel, list(parameters), launch, body)
     for name in list(parameters)[written:]:
-        if name not in derived:
+        if name not in deduced:
             break
-        arguments += tokens_of(f"{', ' if arguments else ''}{derived[name]}")
+        arguments += tokens_of(f"{', ' if arguments else ''}{deduced[name]}")
     return arguments
 
 

@@ -1,4 +1,4 @@
-"""The derivation of template arguments from the arguments of a launch, for pointers and numbers with a declared type."""
+"""The deduction of template arguments from the arguments of a launch, for pointers and numbers with a declared type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = (("float", r"[\d.]+(?:e[+-]?\d+)?f"), ("int", r"\d+"), ("double", r"[
 _NOT_TYPES = ("return", "else", "new", "delete", "const", "typename", "auto")
 
 
-def derived_arguments(
+def deduced_arguments(
     kernel: Declaration, names: Sequence[str], launch: Sequence[CppToken], function: Sequence[CppToken]
 ) -> dict[str, str]:
     """Return template arguments of a kernel by the names of its template parameters, as far as a launch shows them.
@@ -28,16 +28,16 @@ def derived_arguments(
     if end is None or start is None:
         return {}
     body = " ".join(token.text for token in function)
-    derived = dict[str, str]()
+    deduced = dict[str, str]()
     for parameter, argument in zip(_listed(kernel.head[start + 1 :]), _listed(launch[end:]), strict=False):
         match = re.match(rf"(?:const )?(\w+) (?:const )?((?:\* )*){_QUALIFIERS}\w+(?: =.*)?$", parameter)
-        if match is None or match[1] not in names or match[1] in derived:
+        if match is None or match[1] not in names or match[1] in deduced:
             continue
         type, stars = match[1], match[2].count("*")
         passed, passed_stars = _type_of(argument, body)
         if passed and passed_stars == stars:
-            derived[type] = passed.replace("const ", "")
-    return derived
+            deduced[type] = passed.replace("const ", "")
+    return deduced
 
 
 def _listed(tokens: Sequence[CppToken]) -> list[str]:
