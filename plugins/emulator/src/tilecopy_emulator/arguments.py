@@ -211,7 +211,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _vector(parameter: Parameter, type: str, vector: tuple[str, int], argument: Struct, place: str) -> _Block:
-    """Return the block of a vector such as ``float3``, whose components have one type, whether they are whole or not."""
+    """Return the block of a vector such as ``float3``. Integers are converted to the type of its components, as in C++."""
     component_type, count = vector
     if len(argument.fields) != count:
         raise LaunchError(f"{place}: the argument for {type} must have {count} numbers, got {len(argument.fields)}")

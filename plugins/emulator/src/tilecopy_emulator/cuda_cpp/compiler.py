@@ -173,7 +173,7 @@ class _Compiled:
 
 @attrs.frozen
 class _DevicePart:
-    """What is compiled of a file and its local headers, by their names in ``#include``.
+    """The device code of a file and its local headers, by their names in ``#include``.
 
     ``hosts``: the declarations that are left out; ``constants``: those that are ``constexpr`` instead of ``const``;
     ``missing``: the headers that are not found; ``options``: of NVRTC.
@@ -231,7 +231,7 @@ def _device_part(unit: _Unit, first: _Compiled, missing: list[str], folders: lis
 
 
 def _changed(part: _DevicePart, files: Mapping[str, SourceFile], log: str, path: str) -> _DevicePart:
-    """Return what to compile after the errors in a log. It is the same if the errors are those of the kernels."""
+    """Return the part to compile after the errors in a log. It is unchanged if the errors are in the kernels."""
     if options := _lacking(part.options, log):
         return attrs.evolve(part, options=(*part.options, *options))
     if (header := re.search(r'cannot open source file "([^"]+)"', log)) and header[1] not in part.missing:
@@ -351,7 +351,7 @@ def _select(unit: _Unit, ptx: str, entry: str | None, name: str) -> tuple[str, s
 
 
 def _with_needs_of_instance(unit: _Unit, log: str) -> _Unit:
-    """Return what to compile after the errors of a template instance in a log. It is the same if they are of the kernel."""
+    """Return the unit to compile after the errors of a template instance in a log. It is unchanged if they are in the kernel."""
     text, headers = unit.text, unit.headers
     if _AMBIGUOUS.search(log):
         texts = {name: header for name, header in headers.items() if name in unit.written}

@@ -41,7 +41,7 @@ def deduced_arguments(
 
 
 def _listed(tokens: Sequence[CppToken]) -> list[str]:
-    """Return what is between the commas of the bracket with which tokens begin."""
+    """Return the parts, separated by commas, of the brackets that the tokens begin with."""
     parts, depth = [list[str]()], 0
     for token in tokens:
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
@@ -55,7 +55,7 @@ def _listed(tokens: Sequence[CppToken]) -> list[str]:
 
 
 def _type_of(argument: str, body: str) -> tuple[str, int]:
-    """Return the type of an argument without its stars, and how many it has. The type is "" if it is not known."""
+    """Return an argument's type without asterisks, and the number of asterisks. The type is "" if it is unknown."""
     for type, form in _NUMBERS:
         if re.fullmatch(form, argument):
             return type, 0

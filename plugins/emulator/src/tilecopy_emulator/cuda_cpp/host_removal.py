@@ -319,7 +319,7 @@ class _Reader:
             self.at += 1
 
     def _operator(self) -> None:
-        """Skip ``operator`` and its mark or type, up to the parameters."""
+        """Skip ``operator`` and its symbol or type, up to the parameters."""
         self.at += 1
         if self.tokens[self.at : self.at + 1] and self.tokens[self.at].text == "(":
             self._skip()

@@ -13,7 +13,7 @@ _MOST_ROUNDS = 3
 _MOST_TOKENS = 1000
 """The largest number of tokens of a launch."""
 _ARGUMENT = re.compile(r"\s*,\s*(?![^<(]*[>)])")
-"""What is between two template arguments."""
+"""The separator of two template arguments."""
 _TYPE_WORD = re.compile(
     "int|float|double|char|short|long|bool|(?:un)?signed|const|(?:__)?restrict(?:__)?|__grid_constant__"
 )
