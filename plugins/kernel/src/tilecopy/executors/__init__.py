@@ -9,7 +9,6 @@ from tilecopy_core.layout import html_table
 from tilecopy_core.registry import lazy_attributes
 
 from ..executor_registry import Executor, choose_executor, executors, get_executor, unavailable_reason
-from ..kernel.built import IndexAssertion
 from ..kernel.parameters import ArrayView
 from .arguments import LOWEST_ADDRESS, array_view, is_masked, reader_of, same_tensors
 from .streams import capturing_framework, common_stream, framework_of, stream_handle
@@ -19,6 +18,9 @@ __all__ += ["array_view", "capturing_framework", "choose_executor", "get_executo
 __all__ += ["html_table", "is_masked", "reader_of", "same_tensors", "stream_handle", "unavailable_reason"]
 
 if TYPE_CHECKING:
+    from ..kernel.built import IndexAssertion
     from .host_memory import HostArguments, HostArray
 else:  # executors on the GPU do not need them
-    __getattr__, __dir__ = lazy_attributes(__name__, {".host_memory": "HostArguments HostArray"})
+    __getattr__, __dir__ = lazy_attributes(
+        __name__, {"tilecopy.kernel.built": "IndexAssertion", ".host_memory": "HostArguments HostArray"}
+    )

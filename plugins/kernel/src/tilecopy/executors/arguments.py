@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -16,10 +16,12 @@ from tilecopy_core.layout import row_major
 from tilecopy_core.registry import LOCK
 
 from ..errors import LaunchError
-from ..kernel.built import BuiltKernel
 from ..kernel.parameters import ArrayView, Binding
 from ..validators import FUNCTION
 from .streams import current_stream, exported_stream, framework_of
+
+if TYPE_CHECKING:
+    from ..kernel.built import BuiltKernel
 
 View = Callable[[str, Any], ArrayView]
 """A function of an executor that returns the view of an array; its first argument names the array in messages."""

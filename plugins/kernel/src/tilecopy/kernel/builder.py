@@ -25,15 +25,14 @@ from . import instructions
 from .active_threads import inside_condition, inside_loop, leaves, operands_of
 from .barriers import Mbarrier, barrier_address
 from .bounds import conjunction, facts_from
-from .built import BuiltKernel
 from .copies import ScopedCopies
-from .lowering import lower_kernel
 from .recording import ElectOne, OpenBlock, Recorder, StatementBlock
 from .special_registers import GRID_LIMIT, block_index, cluster_rank
 from .statements import Action, If, Index, Load, Loop, Store, words_of
 from .values import ROUNDINGS, Value, as_value, cast, element_offset, with_types
 
 if TYPE_CHECKING:
+    from .built import BuiltKernel
     from .number_parameters import ScalarParameter, SizeParameter
 
 P = ParamSpec("P")
@@ -745,6 +744,8 @@ class KernelBuilder(Recorder):
                 f"kernel {self.name}: min_ctas_per_sm={min_ctas_per_sm} with CTAs of {self.threads} threads needs more than the "
                 f"{MOST_THREADS_PER_SM} threads of an SM"
             )
+        with LOCK:
+            from .lowering import lower_kernel
         try:
             return lower_kernel(self._described, target, grid, cluster, min_ctas_per_sm, registry)
         except RecursionError:
