@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,7 +10,7 @@ from tilecopy_core.description import Target, target_of
 from tilecopy_core.errors import RequestError
 from tilecopy_core.integers import Expr, Int, bounds_of
 from tilecopy_core.memory import Buffer, symbolic
-from tilecopy_core.ptx import Line, PtxBuilder, Recipe
+from tilecopy_core.ptx import Line, PtxBuilder
 from tilecopy_core.registry import LOCK, Registry, default_registry
 
 from ..module_text import ParameterText, module_text, parameter_text
@@ -18,12 +18,11 @@ from ..shared_memory import KernelBindings, SharedPlan
 from .bounds import Facts
 from .built import BuiltKernel, Dim3, IndexAssertion, SharedAllocation, check_all, check_cluster, dim3
 from .description import Description
-from .parameters import ArrayParameter
+from .parameters import ArrayParameter, Parameter
 from .special_registers import BLOCK_SYMBOLS, GRID_LIMIT, block_index
 from .statements import Lowering
 
 if TYPE_CHECKING:
-    from .computed_parameters import ComputedParameter
     from .number_parameters import SizeParameter
 
 
@@ -74,7 +73,13 @@ def lower_kernel(
     )
     host_parameters = bindings.host_parameters.items()
     arrays = [p.name for p in declared if isinstance(p, ArrayParameter)]
-    computed = _computed(described, host_parameters, arrays)
+    computed: tuple[Parameter, ...] = ()
+    if host_parameters:
+        with LOCK:
+            from .computed_parameters import computed_parameter
+        computed = tuple(
+            computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in host_parameters
+        )
     in_text = [ParameterText(p.name, p.type) for p in declared]
     in_text += [parameter_text(recipe, name) for recipe, name in host_parameters]
     text, statements = module_text(ptx, described.name, in_text, shared, cluster3, min_ctas_per_sm)
@@ -122,18 +127,6 @@ def _index_assertions(statements: Sequence[int], context: Lowering) -> tuple[Ind
         IndexAssertion(defined[register], str(register), index.least, index.most, index.clamp)
         for register, index in context.indices
     )
-
-
-def _computed(
-    described: Description, recipes: Collection[tuple[Recipe, str]], arrays: Sequence[str]
-) -> tuple[ComputedParameter, ...]:
-    """Return the parameters that a launch computes, from their recipes and names."""
-    if not recipes:
-        return ()
-    with LOCK:
-        from .computed_parameters import computed_parameter
-
-    return tuple(computed_parameter(recipe, name, arrays, described.scalars) for recipe, name in recipes)
 
 
 def _sizes(described: Description) -> dict[str, SizeParameter]:
