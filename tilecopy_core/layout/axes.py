@@ -29,7 +29,9 @@ class Axis:
     def __eq__(self, other: object) -> bool:
         if self is other:  # nearly always one of the axes below
             return True
-        return isinstance(other, Axis) and self.name == other.name and attrs.astuple(self) == attrs.astuple(other)
+        if not isinstance(other, Axis):
+            return NotImplemented
+        return self.name == other.name and attrs.astuple(self) == attrs.astuple(other)
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import product
 from math import gcd, prod
 
@@ -350,3 +351,11 @@ def test_worked_values_of_the_design() -> None:
 def test_bad_layouts_are_refused(make: object, message: tuple[object, ...]) -> None:
     with pytest.raises(tc.LayoutError, match=mentions(*message)):
         make()  # type: ignore[operator]
+
+
+def test_an_axis_is_not_compared_with_an_integer_of_the_kernel() -> None:
+    n = tc.symbol("n", lower=0, upper=4)
+    for compare in (lambda: tc.laneid == n, lambda: n == tc.laneid):
+        with pytest.raises(tc.RequestError, match=mentions("n")):
+            compare()
+    assert tc.laneid == copy.copy(tc.laneid) and tc.laneid != tc.m and tc.laneid != "laneid"
