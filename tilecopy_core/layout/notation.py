@@ -10,8 +10,6 @@ from .axes import OnAxis, m
 from .boxes import Iter
 from .tile_layout import TileLayout, checked_extents, row_major
 
-_STRIDE_LIMIT = 2**60
-
 
 class _Bracket:
     """The objects ``S`` and ``R``: ``S[32, 8]``, ``S[(32, 8) : (1 @ laneid, 1)]``, ``R[4 : 32 @ TLane]``."""
@@ -48,8 +46,8 @@ class _Bracket:
 def row_major_layout(extents: tuple[int, ...]) -> TileLayout:
     """Return the row-major layout of valid extents. Raises LayoutError for a stride of 2**60 or more."""
     strides = row_major(extents)
-    if strides and strides[0] >= _STRIDE_LIMIT:
-        raise LayoutError(f"a stride must be less than 2**60, got {short_repr(strides[0])} for extent {extents[0]}")
+    if strides:
+        _iter("S", extents[0], strides[0])  # the largest stride
     return TileLayout.of(list(map(Iter, extents, strides)))
 
 
@@ -57,7 +55,7 @@ def _iter(letter: str, extent: int, stride: Any) -> Iter:
     stride, axis = (stride.value, stride.axis) if isinstance(stride, OnAxis) else (stride, m)
     if not is_int_like(stride := plain(stride)):
         raise LayoutError(f"a stride in {letter}[...] must be an integer or `integer @ axis`, got {short_repr(stride)}")
-    if type(stride) is int and stride >= _STRIDE_LIMIT:
+    if type(stride) is int and stride >= 2**60:
         raise LayoutError(f"a stride must be less than 2**60, got {short_repr(stride)} for extent {extent}")
     lower, _ = bounds_of(stride)
     if lower is not None and lower < 0:

@@ -130,9 +130,7 @@ class Emitter:
         needing = f"{opcode} {_shapes(operands)}" if instruction.varies else opcode
         if needing not in self._allowed:
             self._require(needing)
-        line = Line(opcode, operands, guard, unless, self.statement)
-        self.blocks[-1].body.append(line)
-        self.recent.append(line)
+        self._place(Line(opcode, operands, guard, unless, self.statement))
 
     def pure(self, block: Block, opcode: str, type: str, *operands: Operand) -> Register:
         """Write an instruction without side effects to the head of a block. Return the new register with the result."""
@@ -140,9 +138,7 @@ class Emitter:
         needing = f"{opcode} {first}" if isinstance(first, str) and first[0] == "%" else opcode  # %cluster_ctarank
         if needing not in self._allowed:
             self._require(needing)
-        line = Line(opcode, (result, *operands), None, False, self.statement)
-        block.head.append(line)
-        self.recent.append(line)
+        self._place(Line(opcode, (result, *operands), None, False, self.statement), block.head)
         return result
 
     def _require(self, instruction: str) -> None:
@@ -174,8 +170,8 @@ class Emitter:
         for line in text.strip().splitlines():
             self._place(Text(f"\t{line.strip()}", self.statement, loose=True))
 
-    def _place(self, line: AnyLine) -> None:
-        self.blocks[-1].body.append(line)
+    def _place(self, line: AnyLine, lines: list[AnyLine] | None = None) -> None:
+        (self.blocks[-1].body if lines is None else lines).append(line)
         self.recent.append(line)
 
     def place_first(self, line: str) -> None:

@@ -190,8 +190,8 @@ def thread_axes(fragment: Region) -> list[Axis]:
 def _there(scope: Scope, axes: tuple[Axis, ...]) -> tuple[frozenset[tuple[int, ...]], bool]:
     """Return the places of a scope's threads along some axes, and whether each place on one axis goes with each on the others."""
     places = [by_thread(axis_index(axis, scope.tid), scope.threads).tolist() for axis in axes]
-    there = frozenset(zip(*places, strict=True)) if places else frozenset({()})
-    return there, len(there) == prod([len(set(along_axis)) for along_axis in places])
+    thread_places = frozenset(zip(*places, strict=True)) if places else frozenset({()})
+    return thread_places, len(thread_places) == prod([len(set(along_axis)) for along_axis in places])
 
 
 def _nobodys(there: frozenset[tuple[int, ...]], axes: list[Axis], layout: TileLayout) -> tuple[int, ...] | None:
