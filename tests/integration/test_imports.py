@@ -62,8 +62,30 @@ def test_importing_compiles_no_regular_expressions() -> None:
     imported_by(f"{count}; import tilecopy_core.ptx, tilecopy_core.registry; assert not m, m")
 
 
+@pytest.mark.parametrize("used", ["tilecopy_relayout", "tilecopy.KernelBuilder", "tilecopy.TileLayout"])
+def test_numpy_is_imported_by_the_first_array_and_not_before(used: str) -> None:
+    assert "numpy" not in imported_by(f"import {used.partition('.')[0]}; {used}")
+
+
 def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:
-    assert "numpy.ma" not in imported_by("import tilecopy_relayout")
+    code = "import tilecopy_relayout, numpy; from tilecopy.executors import is_masked; assert not is_masked(numpy.zeros(4))"
+    assert "numpy.ma" not in imported_by(code)
+
+
+def test_threads_that_use_numpy_first_all_have_it() -> None:
+    """The first of them imports it; the others wait for the whole of it."""
+    code = """
+        import sys, threading, tilecopy as tc
+        kinds, start = [], threading.Barrier(8)
+        def use():
+            start.wait()
+            kinds.append(tc.dtype_of("float16").numpy().name)
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        assert "numpy" not in sys.modules
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        assert kinds == ["float16"] * 8, kinds
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True)
 
 
 def test_the_first_plan_imports_neither_variants_of_another_op_nor_partitions_that_another_copy_would_need() -> None:

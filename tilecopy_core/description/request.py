@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import (
     ANY_INTEGER,
@@ -24,6 +23,7 @@ from ..errors import (
     short_repr,
 )
 from ..errors.attrs_classes import frozen
+from ..errors.lazy_numpy import np
 from ..integers.expr import plain
 from ..layout import TileLayout, along
 from ..memory.buffers import SPACES, Region, symbolic

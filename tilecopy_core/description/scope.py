@@ -6,10 +6,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import RequestError, integer_in, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
+from ..errors.lazy_numpy import np
 from ..integers import Atom, Int, Symbol, plain
 from ..integers.expr import Expr, evaluate, key_of, of_atom, substitute, sum_of, symbols_of, terms_of
 

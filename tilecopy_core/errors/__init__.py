@@ -14,10 +14,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from .attrs_classes import frozen as frozen
 from .fork_lock import LOCK
+from .lazy_numpy import np
 from .lazy_regex import pattern as pattern
 
-__all__ = ["FLAG", "TEXT", "Validator", "attribute", "checked", "instance_of", "integer", "integer_in", "one_of"]
-__all__ += ["optional", "short_repr", "tuple_of"]
+__all__ = ["FLAG", "TEXT", "Validator", "attribute", "checked", "instance_of", "integer", "integer_in", "np"]
+__all__ += ["one_of", "optional", "short_repr", "tuple_of"]
 __tracebackhide__ = True  # pytest shows the call that is refused, not the checks of its arguments
 
 P = ParamSpec("P")

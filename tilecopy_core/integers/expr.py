@@ -18,10 +18,10 @@ from math import gcd
 from typing import Any, TypeAlias
 
 import attrs
-import numpy as np
 
 from ..errors import RequestError, Validator, checked, instance_of, integer, one_of, optional, short_repr
 from ..errors.attrs_classes import frozen
+from ..errors.lazy_numpy import np
 from .conditions import COMPARISONS, Condition, RunTime
 
 __all__ = ["Atom", "Expr", "INT", "Int", "OPERATIONS", "Symbol", "add", "bounds_of", "constant_of", "divisor_of"]

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import FLAG, TEXT, RequestError, did_you_mean, integer_in, one_of, short_repr
 from ..errors.attrs_classes import frozen
 from ..errors.fork_lock import LOCK
+from ..errors.lazy_numpy import np
 
 
 @frozen(repr=False)
@@ -55,14 +55,16 @@ def _numpy_of(name: str) -> np.dtype[Any]:
     return dtype
 
 
-_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-_PLAIN = ("bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
+_PLAIN = {
+    "bool": (8, "b"),
+    **{f"{sign}int{bits}": (bits, sign or "i") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_PLAIN |= {f"float{bits}": (bits, "f") for bits in (16, 32, 64)} | {f"complex{bits}": (bits, "c") for bits in (64, 128)}
 _FLOAT8 = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
 _EXTENDED = {"bfloat16": (16, "f"), **{f"float8_{form}": (8, "f") for form in _FLOAT8}}
 _EXTENDED |= {name: (4, name[0]) for name in ("float4_e2m1fn", "int4", "uint4")}
 DTYPES: dict[str, DType] = {
-    **{name: DType(name, 8 * np.dtype(name).itemsize, np.dtype(name).kind) for name in _PLAIN},
-    **{name: DType(name, bits, kind, extended=True) for name, (bits, kind) in _EXTENDED.items()},
+    name: DType(name, bits, kind, extended=name in _EXTENDED) for name, (bits, kind) in (_PLAIN | _EXTENDED).items()
 }
 """Every element type by name."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ..errors import LayoutError, did_you_mean, short_repr
 from ..errors.attrs_classes import frozen
+from ..errors.lazy_numpy import np
 from ..integers.expr import Int, Term, add, is_int_like, plain, possible_bits, sum_of, xor
 from .dtypes import dtype_of
 

@@ -7,10 +7,10 @@ from numbers import Integral
 from typing import Any, Literal
 
 import attrs
-import numpy as np
 
 from ..errors import RequestError, did_you_mean, short_repr
 from ..errors.attrs_classes import frozen
+from ..errors.lazy_numpy import np
 from ..layout.dtypes import DType
 
 RULE = 'outside must be "zero", "keep", or a number (including infinity and NaN) that the dtype represents exactly'

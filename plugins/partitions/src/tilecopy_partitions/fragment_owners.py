@@ -10,11 +10,9 @@ from math import prod
 from operator import and_
 from typing import Any
 
-import numpy as np
-
 from tilecopy_core import RequestError, laneid, thread, tid_in_wg, tx, warp, warpgroup, warpid, wgid, wid_in_wg
 from tilecopy_core.description import is_thread_id
-from tilecopy_core.errors import short_repr
+from tilecopy_core.errors import np, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, bounds_of, constant_of, evaluate, is_int_like, symbols_of
 from tilecopy_core.layout import Axis, Iter, Pair, TileLayout, m
 from tilecopy_core.plugin import CopyRequest, Decline, PtxBuilder, Region, Scope, frozen

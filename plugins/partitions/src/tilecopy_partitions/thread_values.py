@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from tilecopy_core.errors import np
 from tilecopy_core.plugin import CopyRequest, Expr, Region, TileLayout, frozen, m
 
 from .fragment_owners import axis_index, by_thread, thread_axes
 
-IntArray: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+IntArray: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 @frozen(eq=False)

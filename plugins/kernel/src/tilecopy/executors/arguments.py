@@ -9,9 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
-from tilecopy_core.errors import TEXT, LayoutError, attribute, checked, frozen, integer, short_repr
+from tilecopy_core.errors import TEXT, LayoutError, attribute, checked, frozen, integer, np, short_repr
 from tilecopy_core.layout import row_major
 from tilecopy_core.registry import LOCK
 

@@ -18,9 +18,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
-import numpy as np
 
-from tilecopy_core.errors import RequestError, frozen
+from tilecopy_core.errors import RequestError, frozen, np
 from tilecopy_core.integers import Expr, Int, evaluate, key_of, symbols_of
 from tilecopy_core.layout import DType, dtype_of, row_major
 from tilecopy_core.memory import Buffer

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import attrs
-import numpy as np
 
-from tilecopy_core.errors import LayoutError, RequestError, frozen, instance_of, one_of, short_repr
+from tilecopy_core.errors import LayoutError, RequestError, frozen, instance_of, np, one_of, short_repr
 from tilecopy_core.integers import Condition, Expr, Int, RunTime, bounds_of, fits, key_of
 from tilecopy_core.layout import DType, dtype_of
 from tilecopy_core.memory import Region

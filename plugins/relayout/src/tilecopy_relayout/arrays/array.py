@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
 from tilecopy import LaunchError
 from tilecopy.executors import array_view, is_masked
 from tilecopy.overlap import StridedMemory
 
 from tilecopy_core import RequestError
+from tilecopy_core.errors import np
 from tilecopy_core.plugin import frozen
 
 from .frameworks import Framework, driver, framework_of

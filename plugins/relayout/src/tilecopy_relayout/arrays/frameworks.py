@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from tilecopy.executors import framework_of as module_of
 from tilecopy.executors import get_executor, stream_handle
 
 from tilecopy_core import RequestError
-from tilecopy_core.errors import attribute
+from tilecopy_core.errors import attribute, np
 
 _LEGACY_STREAM = (0, 1)
 """The handles of the legacy default stream (CUDA driver API, "Stream synchronization behavior"); 2 is the thread's default stream."""

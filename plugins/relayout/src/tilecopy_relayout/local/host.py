@@ -9,10 +9,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import numpy as np
 from tilecopy.executors import capturing_framework, get_executor, unavailable_reason
 
 from tilecopy_core import RequestError
+from tilecopy_core.errors import np
 from tilecopy_core.registry import LOCK
 
 from ..arrays.devices import DevicePlacement

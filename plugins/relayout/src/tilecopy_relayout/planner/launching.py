@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
-import numpy as np
 import tilecopy as tc
 from tilecopy.executors import is_masked
 from tilecopy.overlap import StridedMemory
 
+from tilecopy_core.errors import np
 from tilecopy_core.plugin import frozen, short_repr
 
 from ..arrays.devices import DevicePlacement
