@@ -89,8 +89,8 @@ def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | Non
     remaining_elems = step_elems
     for position in range(len(iters) - 1, -1, -1):
         it = iters[position]
-        if it.extent % remaining_elems == 0:
-            return fuse((*iters[:position], Iter(it.extent // remaining_elems, it.stride * remaining_elems, it.axis)))
+        if it.extent % remaining_elems == 0 or not position:  # the last round may reach past the outermost iter
+            return fuse((*iters[:position], Iter(-(-it.extent // remaining_elems), it.stride * remaining_elems, it.axis)))
         if remaining_elems % it.extent:
             return None
         remaining_elems //= it.extent
@@ -124,6 +124,8 @@ class Masks:
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
+        if not guards:
+            return True
         partition = self._partition
         first = (turn * partition.threads + self._thread) * partition.vec
         return all_of(self._ptx, [range_predicate(self._ptx, g.position(first), g.size, g.ends) for g in guards])

@@ -71,8 +71,7 @@ class Guard:
     @classmethod
     def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
         """Return the bounds check of the last round. It masks vectors past the last element of the copy."""
-        order = TileLayout.of((Iter(count // vec, vec), Iter(vec, 1)))
-        return cls(request.dst, None, 0, count, count, (False, True), order)
+        return cls(request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count, 1),)))
 
     def over(self, iters: Sequence[Iter]) -> Guard:
         """Return this bounds check for the same elements in another order."""
