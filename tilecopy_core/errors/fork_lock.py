@@ -1,7 +1,5 @@
 """The lock that a process holds while it imports modules or loads plugins and kernels. A fork waits for the lock."""
 
-from __future__ import annotations
-
 import os
 import threading
 

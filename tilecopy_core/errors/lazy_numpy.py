@@ -1,7 +1,5 @@
 """NumPy, imported at first use, to keep imports fast: a process that has arrays has imported it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from .fork_lock import LOCK

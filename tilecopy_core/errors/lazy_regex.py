@@ -1,7 +1,5 @@
 """Regular expressions that are compiled at first use, to keep imports fast."""
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 A package declares its ``click.Command`` under the entry-point group ``tilecopy.commands.v1``.
 """
 
-from __future__ import annotations
-
 from tilecopy_core.description import OPS
 from tilecopy_core.layout import DTYPE_ALIASES
 from tilecopy_core.memory import SPACE_ALIASES

@@ -1,7 +1,5 @@
 """The error for a file that cannot be read or written, and a function that quotes unusual file names."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 
 from tilecopy_core.errors import TilecopyError, short_repr

@@ -1,7 +1,5 @@
 """Run the command line for ``python -m tilecopy``, with the same Python interpreter."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
 

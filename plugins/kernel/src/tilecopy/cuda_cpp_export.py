@@ -1,7 +1,5 @@
 """Write a C++ header of exported copies with ``tc.cuda_header``. The package tilecopy-export does the work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tilecopy_core.registry import exporter

@@ -1,7 +1,5 @@
 """The remedy that error messages give for a missing NVIDIA package."""
 
-from __future__ import annotations
-
 import sys
 
 __all__ = ["remedy"]

@@ -1,7 +1,5 @@
 """The variant stmatrix of copy. It stores matrices from register fragments of tensor cores to shared memory."""
 
-from __future__ import annotations
-
 from tilecopy_core.plugin import Variant
 
 from . import tilecopy_emit, tilecopy_partition, tilecopy_predicate

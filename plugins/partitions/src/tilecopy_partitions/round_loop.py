@@ -90,7 +90,9 @@ def _rounds_of(iters: Sequence[Iter], step_elems: int) -> tuple[Iter, ...] | Non
     for position in range(len(iters) - 1, -1, -1):
         it = iters[position]
         if it.extent % remaining_elems == 0 or not position:  # the last round may reach past the outermost iter
-            return fuse((*iters[:position], Iter(-(-it.extent // remaining_elems), it.stride * remaining_elems, it.axis)))
+            return fuse(
+                (*iters[:position], Iter(-(-it.extent // remaining_elems), it.stride * remaining_elems, it.axis))
+            )
         if remaining_elems % it.extent:
             return None
         remaining_elems //= it.extent

@@ -119,13 +119,7 @@ def draw_memory(
     align = draw.choose([16, 16, 16, 16, 8, 4]) if space == "global" else draw.choose([128, 128, 16, 8])
     offset_elems = draw.choose([0, 0, 0, 0, 2, 4, 8])
     return Operand(
-        space,
-        shape,
-        box,
-        starts,
-        align_bytes=max(align, min(16, size)),
-        storage_offset=offset_elems,
-        **layout,
+        space, shape, box, starts, align_bytes=max(align, min(16, size)), storage_offset=offset_elems, **layout
     )
 
 

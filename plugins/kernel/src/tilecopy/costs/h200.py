@@ -3,8 +3,6 @@
 A coefficient is 0 where nothing was measured.
 """
 
-from __future__ import annotations
-
 from .gpu_model import GpuModel, PathModel
 
 MODEL = GpuModel(
