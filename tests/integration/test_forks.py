@@ -92,7 +92,7 @@ def a_linker(size_of_cubin: Callable[[Any], int]) -> mock.Mock:
 def the_linker_of_cubin(monkeypatch: pytest.MonkeyPatch) -> tuple[Slow, Callable[[], Any]]:
     slow = Slow(lambda handle: 4)
     library = a_linker(size_of_cubin=slow)
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0", lambda *arguments: 0))
     return slow, lambda: assemblers.assemble("", "sm_90", "nvjitlink")
 
 
@@ -147,7 +147,7 @@ def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPa
     meeting = threading.Barrier(8, timeout=200)
     library = a_linker(size_of_cubin=lambda handle: 4)
     library.complete.side_effect = lambda handle: meeting.wait()
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0", lambda *arguments: 0))
     codes: list[bytes] = []
     threads = [
         threading.Thread(target=lambda: codes.append(assemblers.assemble("", "sm_90", "nvjitlink"))) for _ in range(8)
@@ -162,7 +162,7 @@ def test_threads_are_in_the_linker_at_the_same_time(monkeypatch: pytest.MonkeyPa
 def test_a_fork_by_the_thread_that_is_in_the_linker_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """For example by a signal's handler. The child can use the linker, too."""
     library = a_linker(size_of_cubin=lambda handle: 4)
-    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0"))
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (library, "13.0", lambda *arguments: 0))
 
     def again(handle: Any) -> None:
         library.complete.side_effect = None

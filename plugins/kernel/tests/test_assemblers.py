@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import shutil
 import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tilecopy as tc
@@ -90,6 +95,36 @@ def test_a_broken_file_does_not_hide_a_program_further_on(tmp_path: Path, monkey
     assert available_assemblers()["ptxas"] == str(wrapper)
     assert assemble(PTX, "sm_80", "ptxas")[:4] == b"\x7fELF"
     assert wrapper.stat().st_mode & stat.S_IXUSR and shutil.which("ptxas") == str(wrapper)
+
+
+@pytest.mark.skipif("nvjitlink" not in available_assemblers(), reason="nvJitLink is not installed")
+def test_a_thread_goes_on_to_assemble_while_another_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the creation of a handle and the assembling, it does not wait for its turn among threads that build kernels."""
+    turns, seen, done = [0], [], threading.Event()
+
+    def others() -> None:
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: (seen.append(turns[0]), function(*arguments))[1]
+
+    bindings, version, create = assemblers._nvjitlink_bindings()
+    monkeypatch.setattr(assemblers, "_nvjitlink_bindings", lambda: (bindings, version, counted(create)))
+    monkeypatch.setattr(bindings, "add_data", counted(bindings.add_data))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # a thread runs until it gives its turn away
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        for _ in range(50):
+            assert assemble(PTX, "sm_80", "nvjitlink")[:4] == b"\x7fELF"
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert seen[::2] == seen[1::2] and turns[0] > 0
 
 
 def test_when_none_works_each_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

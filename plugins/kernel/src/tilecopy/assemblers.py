@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -185,15 +186,21 @@ def assembler_version(name: str) -> str:
 
 
 @cache
-def _loaded_nvjitlink() -> tuple[Any, str]:
-    """Return the bindings of nvJitLink and its version. They are loaded once, so that later calls take no lock."""
+def _loaded_nvjitlink() -> tuple[Any, str, Any]:
+    """Return the bindings of nvJitLink, its version and its function to create handles, loaded once so that later calls take no lock.
+
+    The bindings let other threads run Python in every call. After this short one, a thread would wait for all that build kernels;
+    the function of ctypes does not let them run.
+    """
     with LOCK:
         from cuda.bindings import nvjitlink
+        from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return nvjitlink, "{}.{}".format(*nvjitlink.version())
+        create = ctypes.PyDLL(load_nvidia_dynamic_lib("nvJitLink").abs_path).nvJitLinkCreate
+        return nvjitlink, "{}.{}".format(*nvjitlink.version()), create
 
 
-def _nvjitlink_bindings() -> tuple[Any, str]:
+def _nvjitlink_bindings() -> tuple[Any, str, Any]:
     try:
         return _loaded_nvjitlink()
     except ImportError as error:
@@ -207,16 +214,16 @@ def _nvjitlink_bindings() -> tuple[Any, str]:
 
 
 def _nvjitlink(ptx: bytes, target: Target, more_options: Sequence[str]) -> tuple[bytes, str]:
-    nvjitlink, version = _nvjitlink_bindings()
+    nvjitlink, version, create = _nvjitlink_bindings()
+    handle, options = ctypes.c_void_p(), [option.encode() for option in (f"-arch={target}", *more_options)]
     with compiling():
-        return _link(nvjitlink, version, ptx, target, [f"-arch={target}", *more_options])
+        if failed := create(ctypes.byref(handle), len(options), (ctypes.c_char_p * len(options))(*options)):
+            reason = nvjitlink.nvJitLinkError(failed)
+            raise AssemblerError(f"nvJitLink {version} does not support the target {target}: {reason}")
+        return _link(nvjitlink, handle.value or 0, ptx, target)
 
 
-def _link(nvjitlink: Any, version: str, ptx: bytes, target: Target, options: Sequence[str]) -> tuple[bytes, str]:
-    try:
-        handle = nvjitlink.create(len(options), options)
-    except nvjitlink.nvJitLinkError as error:
-        raise AssemblerError(f"nvJitLink {version} does not support the target {target}: {error}") from error
+def _link(nvjitlink: Any, handle: int, ptx: bytes, target: Target) -> tuple[bytes, str]:
     try:
         try:
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "tilecopy.ptx")

@@ -69,7 +69,7 @@ class Guard:
         return cls(region, dim, region.starts[dim], region.buffer.shape[dim], extent, ends, along)
 
     @classmethod
-    def tail(cls, request: CopyRequest, count: int, vec: int) -> Guard:
+    def tail(cls, request: CopyRequest, count: int) -> Guard:
         """Return the bounds check of the last round. It masks vectors past the last element of the copy."""
         return cls(request.dst, None, 0, count, count, (False, True), TileLayout.of((Iter(count, 1),)))
 
@@ -379,5 +379,5 @@ def _vectors(split: _Split, iters: list[list[Iter]], widths_bits: Sequence[int])
     dst, src = (lead, follow) if split.regions[0] is split.request.dst else (follow, lead)
     vec = bits // split.regions[0].buffer.dtype.bits
     if count % (threads * vec):
-        guarded.append(Guard.tail(split.request, count, vec))
+        guarded.append(Guard.tail(split.request, count))
     return VectorPartition(-(-count // (threads * vec)), threads, vec, bits, dst, src, narrowed, tuple(guarded))

@@ -37,7 +37,7 @@ def _partition_by_coordinates(request: CopyRequest) -> VectorPartition | Decline
         return Decline(reason)
     dst, src = (Scattered(region, tile_layout(region)) for region in (request.dst, request.src))
     edges = guards_of(request.dst, request.src) if request.may_exceed_bounds else ()
-    tail = () if count % threads == 0 else (Guard.tail(request, count, 1),)
+    tail = () if count % threads == 0 else (Guard.tail(request, count),)
     why = f"a vector must have one element, because {request.dst} or {request.src} splits an extent of its layout"
     whole = VectorPartition(-(-count // threads), threads, 1, buffer.dtype.bits, dst, src, (why,), tail)
     return attrs.evolve(whole, edge=attrs.evolve(whole, guards=(*edges, *tail))) if edges else whole
