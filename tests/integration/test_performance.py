@@ -68,3 +68,30 @@ def turns_of_a_copy() -> int:
     finally:
         sys.setprofile(None)
     return turns
+
+
+def test_a_round_costs_as_little_where_the_threads_do_not_divide_the_tile() -> None:
+    """Calls of functions for one more round: 96 threads, whose last round is guarded, beside 128, which divide the tile."""
+    rounds = {96: (22, 43), 128: (16, 32)}
+    calls = {}
+    for threads, (few, many) in rounds.items():
+        more = calls_of_a_build((128, 64), threads) - calls_of_a_build((64, 64), threads)
+        calls[threads] = more / (many - few)
+    assert 0 < calls[96] <= 1.5 * calls[128], calls
+
+
+def calls_of_a_build(tile: tuple[int, int], threads: int) -> int:
+    """Calls of functions while the round trip of a tile of 8-byte elements is built the second time."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    round_trip((24 * tile[0], 64), tile, "float64", threads=threads)
+    sys.setprofile(count)
+    try:
+        round_trip((24 * tile[0], 64), tile, "float64", threads=threads)
+    finally:
+        sys.setprofile(None)
+    return calls

@@ -65,11 +65,7 @@ class BufferArgument:
         return -(-memory.span_bytes * 8 // memory.word_bits) * (memory.word_bits // 32)
 
 
-C_TYPES = {
-    "int32_t": (-(2**31), 2**31 - 1),
-    "uint32_t": (0, 2**32 - 1),
-    "int64_t": (-(2**63), 2**63 - 1),
-}
+C_TYPES = {"int32_t": (-(2**31), 2**31 - 1), "uint32_t": (0, 2**32 - 1), "int64_t": (-(2**63), 2**63 - 1)}
 """The C++ types of integer arguments -> the smallest and largest value of each."""
 
 

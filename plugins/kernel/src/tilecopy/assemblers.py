@@ -189,8 +189,7 @@ def assembler_version(name: str) -> str:
 def _loaded_nvjitlink() -> tuple[Any, str, Any]:
     """Return the bindings of nvJitLink, its version and its function to create handles, loaded once so that later calls take no lock.
 
-    The bindings let other threads run Python in every call. After this short one, a thread would wait for all that build kernels;
-    the function of ctypes does not let them run.
+    The bindings let other threads run Python in every call; after this short one, a thread would wait for all that build kernels.
     """
     with LOCK:
         from cuda.bindings import nvjitlink

@@ -126,9 +126,12 @@ class Masks:
         return self._all(self._target, turn)
 
     def _all(self, guards: Sequence[Guard], turn: Int) -> Register | bool:
+        partition = self._partition
+        if type(turn) is int:  # most rounds end before the tail
+            end = (turn + 1) * partition.threads * partition.vec
+            guards = [g for g in guards if g.dim is not None or end > g.extent]
         if not guards:
             return True
-        partition = self._partition
         first = (turn * partition.threads + self._thread) * partition.vec
         return all_of(self._ptx, [range_predicate(self._ptx, g.position(first), g.size, g.ends) for g in guards])
 
