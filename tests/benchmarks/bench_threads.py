@@ -20,7 +20,7 @@ from figures import record
 from tilecopy.assemblers import available_assemblers
 from tilecopy.executors import get_executor, unavailable_reason
 
-ROUNDS = 7
+ROUNDS = 15
 TILES = [
     (rows, threads, dtype)
     for rows, (threads, dtype) in zip(
@@ -72,14 +72,14 @@ def side_by_side(work: Callable[[int], Any]) -> float:
 
 
 def compare(what: str, work: Callable[[int, str], Any]) -> None:
-    """Print the medians of both, and their ratio."""
+    """Print the medians of both, and their ratio. Both take turns, because a shared host is slower for seconds."""
     for index in range(len(TILES)):
         work(index, "warm")
-    times = {
-        run: statistics.median(run(lambda index, n=n: work(index, f"k{n}")) for n in range(ROUNDS))
-        for run in (one_after_the_other, side_by_side)
-    }
-    alone, together = times[one_after_the_other], times[side_by_side]
+    seconds: dict[Callable[..., float], list[float]] = {one_after_the_other: [], side_by_side: []}
+    for n in range(ROUNDS):
+        for run, times in seconds.items():
+            times.append(run(lambda index, name=f"{run.__name__}{n}": work(index, name)))
+    alone, together = map(statistics.median, seconds.values())
     record(f"threads: {what}, 8 kernels", together * 1e3, "ms", one_thread=alone * 1e3)
     print(f"{what:<36}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{together / alone:>8.2f}", flush=True)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 else:
 
-    class _NumPy:
+    class _LazyNumPy:
         """The attributes of NumPy. Each is looked up once."""
 
         def __getattr__(self, name: str) -> Any:
@@ -20,4 +20,4 @@ else:
             setattr(self, name, value)  # the next use finds it there
             return value
 
-    np = _NumPy()
+    np = _LazyNumPy()
