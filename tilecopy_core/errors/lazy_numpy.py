@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 else:
 
     class _LazyNumPy:
-        """The attributes of NumPy. Each is looked up once."""
-
         def __getattr__(self, name: str) -> Any:
             with LOCK:
                 import numpy as np
-            value = getattr(np, name)
-            setattr(self, name, value)  # the next use finds it there
-            return value
+            self.__dict__ = vars(np)  # where the next use looks, so that what a test replaces in NumPy is replaced here
+            return getattr(np, name)
+
+        def __reduce__(self) -> str:
+            return "np"
 
     np = _LazyNumPy()
