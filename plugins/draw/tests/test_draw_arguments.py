@@ -156,7 +156,7 @@ def command(*words):
 
 def test_the_command_draws(tmp_path):
     done = command(*COPY, "-o", str(tmp_path / "copy.svg"))
-    assert done.exception is None and "Who moves each element" in done.output
+    assert done.exception is None and "Who moves each element" in done.output and done.output.endswith("\n")
     assert (tmp_path / "copy.svg").read_text().startswith("<svg")
     assert command(*COPY).output.startswith("<svg")
     told = json.loads(command(*COPY, "--json", "-o", str(tmp_path / "copy.png")).output)

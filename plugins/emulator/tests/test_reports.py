@@ -71,6 +71,12 @@ def test_a_wait_after_the_barrier_is_one_of_the_accesses(commit: str) -> None:
             ("cp.async.wait_group 1",),
             1,
         ),
+        (
+            f"{COPY} cp.async.commit_group; cp.async.wait_group 1; cp.async.commit_group;\n",
+            ("cp.async.wait_group 0",),
+            1,
+        ),
+        (f"{COPY} cp.async.wait_group 0; cp.async.commit_group;\n", ("cp.async.wait_group 0",), 1),
     ],
 )
 @pytest.mark.parametrize("own", [False, True])
@@ -85,6 +91,14 @@ def test_a_copy_in_flight_says_which_step_is_missing(
     owner = "thread 0 of" if own else "thread 63 of"
     assert len(instructions(error)) == 2 + waits and error.details["accesses"][1]["thread"].startswith(owner)
     assert ("barrier" in steps) is not own
+
+
+def test_dynamic_shared_memory_that_was_not_given_is_named():
+    text = HEAD.replace(" .shared .align 4 .b8 s[1024];", "").replace(".visible", ".extern .shared .b8 s[];\n.visible")
+    error = hazard(" st.shared.u32 [%r2], %r0;\n", head=text)
+    assert error.kind == "bounds" and "thread 0 of CTA (0,0,0)" in str(error)
+    assert "dynamic_shared_bytes=" in str(error)
+    assert "dynamic_shared_bytes=" not in str(hazard(" st.shared.u32 [%r2], %r0;\n", head=text, dynamic_shared_bytes=4))
 
 
 def test_a_copy_of_a_builder_names_the_statements() -> None:

@@ -61,6 +61,11 @@ def run(*arguments: Any, **options: Any) -> None:
             "axes: pattern 'a b -> b a': q=5: the pattern has no axis named 'q'; its axes are a, b",
         ),
         (
+            lambda: run("a b -> b a", order="C"),
+            tc.RequestError,
+            "axes: pattern 'a b -> b a': order='C': the pattern has no axis named 'order'; its axes are a, b",
+        ),
+        (
             lambda: run("a (b c) -> c a b", c=4),
             tc.RequestError,
             "axes: pattern 'a (b c) -> c a b': the product of known lengths must divide 6 elements, got 4",

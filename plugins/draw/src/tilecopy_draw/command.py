@@ -36,4 +36,4 @@ def draw_command(output: Path | None, kind: str | None, select: str | None, widt
     with output_file(output) as write:
         picture = draw(plan, kind, select=select, width=width)
         write((picture.bytes_as(output.suffix.lower()),))
-    return Result({"output": str(output), **picture.data}, lambda: f"{printable_name(output)}: {picture.title}")
+    return Result({"output": str(output), **picture.data}, lambda: f"{printable_name(output)}: {picture.title}\n")

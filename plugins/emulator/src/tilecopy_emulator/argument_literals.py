@@ -154,7 +154,7 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
     whole = [number for number in numbers if isinstance(number, int)]
     if None in numbers or (kind != "full" and len(whole) < len(numbers)):
         raise click.BadParameter(
-            f"{short_repr(word)}: {', '.join(texts)} must be {'a number' if kind == 'full' else 'integers'}"
+            f"{short_repr(word)}: {'VALUE must be a number' if kind == 'full' else 'LOW, HIGH and SEED must be integers'}, got {', '.join(texts)}"
         )
     if (nbytes := math.prod(shape) * dtype.itemsize) > _MOST_BYTES:  # the system may promise memory that it lacks
         raise click.BadParameter(f"{short_repr(word)}: an array must have at most {_MOST_BYTES} bytes, got {nbytes}")

@@ -14,7 +14,7 @@ import click
 import numpy as np
 from tilecopy import HazardError, LaunchError
 from tilecopy.atomic_files import write_files
-from tilecopy_cli.command import FilePath, Result, ResultCommand, progress_bar
+from tilecopy_cli.command import Choice, FilePath, Result, ResultCommand, progress_bar
 
 from tilecopy_core import TargetError, TilecopyError
 from tilecopy_core.errors import short_repr
@@ -181,7 +181,7 @@ class _EmulateCommand(ResultCommand):
 @click.option(
     "--allow",
     multiple=True,
-    type=click.Choice(ALLOWABLE),
+    type=Choice("hazard", ALLOWABLE),
     help="Allow a hazard: threads that write the same value without a barrier, or an mbarrier.init without a fence.",
 )
 @click.option("--target", default="sm_90", show_default=True, help="GPU architecture to compile CUDA C++ for.")

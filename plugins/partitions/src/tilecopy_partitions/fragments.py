@@ -176,7 +176,7 @@ def tile_fragment(
         size % (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)
     ):
         raise LayoutError(
-            f"tile_fragment: the shape must be a multiple of the fragment's atom {atom_extents} times the warps {warps}, got {shape}"
+            f"tile_fragment: shape and warps must have one number per dimension of the fragment's atom {atom_extents}, and shape must be a multiple of atom times warps, got shape {shape} and warps {warps}"
         )
     counts = [size // (extent * count) for size, extent, count in zip(shape, atom_extents, warps, strict=True)]
     axis = warp_axis or (wgid if any(it.axis == wid_in_wg for it in fragment.shard) else warpid)

@@ -17,7 +17,7 @@ _ACCEPT = Accept()
 RELAXED = Option(
     "relaxed",
     (bool,),
-    "True if other CTAs may write the same values to the same elements of global memory; stores then use st.relaxed.gpu",
+    "True (other CTAs may write the same values to the same elements of global memory; stores use st.relaxed.gpu) or False",
     default=False,
 )
 """For variants that store to global memory: accesses that are strong at a scope with all their threads race with none of

@@ -60,12 +60,12 @@ class Pattern:
 
     def resolve(self, shape: Sequence[int], sizes: Mapping[str, Any]) -> Rearrangement:
         """Return the rearrangement that the pattern defines for an array's shape."""
-        known = sizes_of(sizes, partial(self.error, 0))
         names = {token.text for token in self.left if token.text.isidentifier()}
-        for name, size in known.items():
-            if name not in names:
+        for name, size in sizes.items():
+            if normalize(name) not in names:
                 axes = ", ".join(sorted(names))
-                self.error(0, f"{name}={size}: the pattern has no axis named {name!r}; its axes are {axes}")
+                self.error(0, f"{name}={short_repr(size)}: the pattern has no axis named {name!r}; its axes are {axes}")
+        known = sizes_of(sizes, partial(self.error, 0))
         rank, named = len(shape), len(self.dimensions(self.left, []))
         has_ellipsis = any(token.text == _ELLIPSIS for token in self.left)
         if rank < named or (rank > named and not has_ellipsis):

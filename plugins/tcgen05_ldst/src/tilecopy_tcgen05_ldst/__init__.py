@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .transfers import TransferPartition
 
 WAIT = Option(
-    "wait", (bool,), "False if the caller issues tcgen05.wait, so that several copies can be in flight", default=True
+    "wait", (bool,), "True, or False if the caller issues tcgen05.wait, for several copies in flight", default=True
 )
 
 

@@ -308,12 +308,10 @@ class Engines:
         waiting[lanes] = True
         pending = []
         for batch in self.copies:
-            ready = waiting[batch.lanes]
-            if newest >= 0:
-                ready = ready & (batch.group < self.committed[batch.lanes] - newest)
-            rows = np.nonzero(ready)[0]
-            if not len(rows) and waiting[batch.lanes].any():
-                batch.operation.waited = machine.at
+            mine, later = waiting[batch.lanes], self.committed[batch.lanes] - batch.group
+            rows = np.nonzero(mine & (later > newest) if newest >= 0 else mine)[0]
+            if not len(rows) and mine.any():
+                batch.operation.waited, batch.operation.newer_at_wait = machine.at, int(later[mine].min()) - 1
             pending += self._complete_copies(batch, rows, self._owners(batch, rows))
         self.copies = pending
 
@@ -333,12 +331,12 @@ class Engines:
         if copies.tracked is not None and copies.tracked[row] >= 0:
             return Pending(lane, "the wait on the mbarrier of cp.async.mbarrier.arrive is missing")
         newer = int(self.committed[lane]) - int(copies.group[row]) - 1
-        return in_group(lane, "cp.async", newer, copies.operation.waited)
+        return in_group(lane, "cp.async", newer, copies.operation)
 
     def bulk_lack(self, operation: Operation, _: int) -> Pending:
         """Return the reason why an operation of a bulk group is still in flight."""
         newer = int(self.bulk_committed[operation.lane]) - operation.group - 1
-        return in_group(operation.lane, "cp.async.bulk", newer, operation.waited)
+        return in_group(operation.lane, "cp.async.bulk", newer, operation)
 
     def _owners(self, batch: _Copies, rows: Any) -> Any:
         """Return the actors of the bytes after a lane waited: the lane, or the mbarrier that tracks them."""
@@ -436,8 +434,9 @@ class Engines:
         for operation in list(self.machine.in_flight.values()):
             if operation.group < 0 or operation.lane not in members:
                 continue
-            if operation.group >= self.bulk_committed[operation.lane] - newest:
-                operation.waited = machine.at
+            later = int(self.bulk_committed[operation.lane]) - operation.group
+            if later <= newest:
+                operation.waited, operation.newer_at_wait = machine.at, later - 1
                 continue
             if not operation.read:
                 operation.read = True

@@ -91,10 +91,8 @@ class SharedMemory(ShadowedMemory):
             offsets % aligned != 0, "alignment", lambda at: f"the shared offset {int(offsets[at])} is not a multiple of "
             f"{aligned} bytes ({self.where_offset(int(offsets[at]))})", lanes,
         )  # fmt: skip
-        bad = (offsets < 0) | (offsets + size > self.size)
-        if not bad.any():
-            first = self.owner[offsets]
-            bad = (first < 0) | (first != self.owner[offsets + (size - 1)])
+        first, last = (self.owner[np.clip(end, 0, self.size - 1)] for end in (offsets, offsets + (size - 1)))
+        bad = (offsets < 0) | (offsets + size > self.size) | (first < 0) | (first != last)
         if bad.any():
             self._outside(lanes, offsets, bad, size)
         if remote and far.any():
@@ -120,6 +118,9 @@ class SharedMemory(ShadowedMemory):
         near = [v for v in self.variables if v.offset <= offset] or list(self.variables)
         close = f"; {bytes_of(near[-1].name, offset - near[-1].offset, size)}" if near else ""
         what = f"an access of {size} bytes at shared byte {offset} is outside the variables {names}{close}"
+        dynamic = [v.name for v in self.machine.program.variables if v.space == "shared" and v.extern and not v.bytes]
+        if dynamic and not self.machine.dynamic_shared_bytes:
+            what += f"; {', '.join(dynamic)} has 0 bytes: set dynamic_shared_bytes= (--dynamic-shared)"
         self.machine.hazard("bounds", what, lanes, at)
 
     def _visit(self, lanes: Lanes, index: Any, cta: Any, target: Any, far: Any) -> None:

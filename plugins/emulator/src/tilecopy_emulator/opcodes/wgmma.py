@@ -113,7 +113,7 @@ class Warpgroups:
 
     def _lack(self, product: _Product, lane: int) -> Pending:
         newer = int(self.committed[lane]) - int(product.group[lane]) - 1
-        return in_group(lane, "wgmma", newer, product.operation.waited)
+        return in_group(lane, "wgmma", newer, product.operation)
 
     def why_in_flight(self, operation: Operation, _: int) -> Pending:
         """Return the reason why a ``wgmma.mma_async`` is still in flight."""
@@ -152,7 +152,9 @@ class Warpgroups:
         for mma in self.in_flight:
             ready = mma.lanes[(waiting & mma.open & (mma.group < self.committed - newest))[mma.lanes]]
             if not len(ready):
-                mma.operation.waited = machine.at if waiting[mma.lanes].any() else mma.operation.waited
+                if len(missed := mma.lanes[waiting[mma.lanes]]):
+                    newer = int((self.committed - mma.group)[missed].min()) - 1
+                    mma.operation.waited, mma.operation.newer_at_wait = machine.at, newer
                 continue
             cta, column = self.column(int(mma.lanes[0]))
             if not mma.done:

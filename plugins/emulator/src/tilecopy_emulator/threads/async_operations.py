@@ -31,21 +31,26 @@ class Pending:
         return f"{self.lack}: {self.remedy}" if self.remedy else self.lack
 
 
-def in_group(lane: int, name: str, newer: int, wait: int) -> Pending:
+def in_group(lane: int, name: str, newer: int, operation: Operation) -> Pending:
     """Return the reason why an operation of a ``cp.async``, bulk or ``wgmma`` group is still in flight.
 
     ``lane``: that issued it; ``name``: of its instructions, ``cp.async`` or ``cp.async.bulk``; ``newer``: groups that
-    the lane committed after this one; -1 if this one is not committed; ``wait``: as in :class:`Pending`.
+    the lane committed after this one; -1 if this one is not committed.
     """
-    commit, complete = f"{name}.commit_group", f"{name}.wait_group {max(newer, 0)}"
+    wait, at_wait = operation.waited, operation.newer_at_wait
+    count = max(newer if at_wait < 0 else at_wait, 0)
+    commit, complete = f"{name}.commit_group", f"{name}.wait_group {count}"
     if name == "cp.async":
-        commit, complete = f"{commit} (__pipeline_commit())", f"{complete} (__pipeline_wait_prior({max(newer, 0)}))"
+        commit, complete = f"{commit} (__pipeline_commit())", f"{complete} (__pipeline_wait_prior({count}))"
     if newer < 0 and wait < 0:
         lack, remedy = "the commit and the wait are missing", f"{commit}, then {complete}"
     elif newer < 0:
         lack, remedy = "the commit before the wait is missing", f"{commit} before the wait"
+    elif wait < 0:
+        lack, remedy = "the wait is missing", complete
     else:
-        lack, remedy = "the wait is missing" if wait < 0 else "the wait covers older groups only", complete
+        where = "after the commit, before this access" if at_wait < 0 else "instead of that wait"
+        lack, remedy = "the wait covers older groups only", f"{complete} {where}"
     return Pending(lane, lack, remedy, wait, alone=True)
 
 
@@ -71,7 +76,8 @@ class Operation:
         clock: of everything before it (see VectorClocks.causes).
         explain: a function from the operation and a shadow cell (-1 for any) to what is missing.
         was_reported: True if a hazard has reported that its completion is missing.
-        waited: the last wait of its lane that does not cover it, or -1.
+        waited: the last wait of its lane that does not cover it, or -1; newer_at_wait: groups that the lane had
+            committed after this one at that wait, or -1 if this one was not committed.
     """
 
     kind: str
@@ -94,6 +100,7 @@ class Operation:
     data: dict[str, Any] = attrs.Factory(dict)
     explain: Callable[[Operation, int], Pending] | None = None
     waited: int = -1
+    newer_at_wait: int = -1
     was_reported: bool = False
 
     @property
