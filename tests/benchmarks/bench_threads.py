@@ -20,7 +20,7 @@ from figures import record
 from tilecopy.assemblers import available_assemblers
 from tilecopy.executors import get_executor, unavailable_reason
 
-ROUNDS = 15
+ROUNDS = 11
 TILES = [
     (rows, threads, dtype)
     for rows, (threads, dtype) in zip(
