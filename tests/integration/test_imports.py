@@ -72,6 +72,20 @@ def test_relayout_leaves_masked_arrays_to_those_who_have_some() -> None:
     assert "numpy.ma" not in imported_by(code)
 
 
+def test_a_numpy_that_cannot_be_imported_is_the_error() -> None:
+    code = """
+        import sys, tilecopy as tc
+        sys.modules["numpy"] = None
+        try:
+            tc.dtype_of(float)
+        except ImportError as error:
+            assert error.name == "numpy"
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
 def test_threads_that_use_numpy_first_all_have_it() -> None:
     """The first of them imports it; the others wait for the whole of it."""
     code = """

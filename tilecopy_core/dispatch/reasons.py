@@ -91,7 +91,8 @@ def no_variant(
     for name, other in first_party.items():
         fits = other.op == request.op and request.spaces in other.spaces and other.edges >= request.may_exceed_bounds
         if name not in declined and (name in demanded or (not demanded and fits)):
-            lines.append(f"{name}: the variant may lower this copy, but it is not installed: {other.install}")
+            does = "may lower this copy, but it" if other.op == request.op else f"lowers only {other.op}, and it"
+            lines.append(f"{name}: the variant {does} is not installed: {other.install}")
     lines.insert(1, f"{who}: {request}")
     if not first_party and (unknown_names or not demanded):
         lines.append(_missing_metadata() or KNOWN)

@@ -97,8 +97,9 @@ def dtype_of(value: Any) -> DType:
     if name is None:
         if value is None:
             raise RequestError("dtype must be an element type such as 'float16', got None")
+        is_array = isinstance(value, (np.ndarray, np.generic))
         try:
-            if isinstance(value, (np.ndarray, np.generic)):
+            if is_array:
                 raise TypeError  # NumPy takes an array for its dtype
             dtype = np.dtype(value)
         except Exception:  # whatever NumPy makes of it

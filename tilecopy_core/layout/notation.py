@@ -32,7 +32,7 @@ class _Bracket:
             )
             if len(raw_extents) != len(strides):
                 raise LayoutError(
-                    f"{self._letter}[...] must have one stride per extent, got {len(raw_extents)} extents and {len(strides)} strides: {short_repr(key)}"
+                    f"{self._letter}[...] must have one stride per extent, got {len(raw_extents)} extents and {len(strides)} strides: {short_repr(raw_extents)} and {short_repr(strides)}"
                 )
         elif self._letter == "R":
             raise LayoutError(f"R[...] must have a stride, as in R[4 : 32 @ TLane], got {short_repr(key)}")

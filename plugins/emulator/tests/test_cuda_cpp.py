@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,7 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
         ("source", " "),
         ("source", 1),
         ("source", "\ud800"),
+        ("source", "hist.cu"),
         ("entry", 2),
         ("name", ""),
         ("options", "-D"),
@@ -117,6 +119,9 @@ def test_what_does_not_fit_is_one_of_our_errors(monkeypatch: pytest.MonkeyPatch)
     ):
         with pytest.raises(tc.LaunchError, match=mentions(name)):
             run_cuda(**({"source": CLEAN, "arguments": arrays(), **launch} | {name: odd}))
+    without_block = partial(run_cuda, CLEAN, arrays(), grid=1)
+    with pytest.raises(TypeError, match=r"run_cuda\(\).*'block'"):
+        without_block()
     with pytest.raises(tc.TargetError, match="sm_91"):
         run_cuda(CLEAN, arrays(), target="sm_91", **launch)
     with pytest.raises(tc.AssemblerError, match=mentions("no-such-option")):

@@ -38,7 +38,7 @@ def run(*arguments: Any, **options: Any) -> None:
         (
             lambda: run("a b -> b c"),
             tc.RequestError,
-            "axes: pattern 'a b -> b c': axis 'c' is not on the left; only '1' can be a new dimension",
+            "axes: pattern 'a b -> b c': axis 'c' is not on the left (spaces separate axes); only '1' can be new",
         ),
         (
             lambda: run("a a -> a"),

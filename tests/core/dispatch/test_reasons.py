@@ -16,7 +16,7 @@ def test_no_variant_says_why_for_each_and_what_to_install() -> None:
     assert caught.value.declined == {"shy": "not today"}
     assert mentions("shy", "today").search(str(caught.value))
     assert mentions("gmem_smem", "plugins/gmem_smem").search(str(caught.value))
-    with pytest.raises(tc.NoVariantError, match=mentions("plugins/ldgsts")):
+    with pytest.raises(tc.NoVariantError, match=mentions("copy_async", "plugins/ldgsts")):
         plan(registry(), variant="ldgsts")
     with pytest.raises(tc.NoVariantError, match="'nobody'"):
         plan(registry(), variant="nobody")

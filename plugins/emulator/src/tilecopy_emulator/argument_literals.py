@@ -177,4 +177,4 @@ def _array(word: str, kind: str, type: str, shape: tuple[int, ...], texts: list[
     except MemoryError:
         raise click.BadParameter(f"{short_repr(word)}: not enough memory for an array of {nbytes} bytes") from None
     except ValueError as error:  # NumPy's: too large, an empty range, a negative seed
-        raise click.BadParameter(f"{short_repr(word)}: {error}") from None
+        raise click.BadParameter(f"{short_repr(word)}: NumPy cannot make the array ({error})") from None

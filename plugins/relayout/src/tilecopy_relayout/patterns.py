@@ -155,7 +155,7 @@ def parse(text: str) -> Pattern:
                 pattern.error(term.at, "'...' must not be in parentheses on the left")
     for name, term in right.items():
         if name not in left:
-            pattern.error(term.at, f"axis {name!r} is not on the left; only '1' can be a new dimension")
+            pattern.error(term.at, f"axis {name!r} is not on the left (spaces separate axes); only '1' can be new")
     for name, term in left.items():
         if name not in right:
             pattern.error(term.at, f"axis {name!r} is not on the right; reductions are not supported")

@@ -61,7 +61,7 @@ _TEXTURES = re.compile(r"\b(texture|surface)\s*<")
 
 def run_cuda(
     source: str, arguments: Sequence[Any], *, entry: str | None = None, target: str = "sm_90",
-    options: Sequence[str] = (), name: str = "kernel.cu", **launch: Any,
+    options: Sequence[str] = (), name: str = "kernel.cu", grid: Sequence[int] | int, block: Sequence[int] | int, **launch: Any,
 ) -> Report:  # fmt: skip
     """Compile a CUDA C++ kernel with NVRTC and run it without a GPU. Hazard messages name lines of the source.
 
@@ -74,7 +74,9 @@ def run_cuda(
         target: the GPU architecture to compile for.
         options: more options of NVRTC, such as ``-DN=4`` or ``-Iinclude``.
         name: of the source, for messages and for ``__FILE__``.
-        launch: ``grid``, ``block`` and the other options of :func:`run_ptx`; ``variables`` have their C++ names, such as ``ns::w``.
+        grid: the number of CTAs in x, y and z.
+        block: the number of threads of a CTA in x, y and z.
+        launch: the other options of :func:`run_ptx`; ``variables`` have their C++ names, such as ``ns::w``.
 
     Returns:
         A report of the run.
@@ -87,7 +89,7 @@ def run_cuda(
         TargetError: the target is not known.
     """
     program = compile_cuda(source, entry=entry, target=target, options=options, name=name)
-    return run_ptx(program, arguments, **launch)
+    return run_ptx(program, arguments, grid=grid, block=block, **launch)
 
 
 def compile_cuda(
@@ -103,7 +105,7 @@ def compile_cuda(
         TargetError: the target is not known.
     """
     where = "run_cuda"
-    demand(where, "source", source, _is_text(source) and bool(source.strip()), "a string of CUDA C++")
+    demand(where, "source", source, _is_text(source) and len(source.split()) > 1, "CUDA C++, not the name of a file")
     fits = entry is None or (_is_text(entry) and bool(entry.strip()) and entry.isprintable())
     demand(where, "entry", entry, fits, "the name of a kernel, or None")
     fits = _is_text(name) and name.isprintable() and 0 < len(name) < _MOST_OF_NAME
