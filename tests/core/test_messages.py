@@ -35,7 +35,7 @@ def declined(variant: str, dst: Any, src: Any, **more: Any) -> str:
         (
             lambda: S[(4, 4) : (1,)],
             tc.LayoutError,
-            "S[...] must have one stride per extent, got 2 extents and 1 strides: slice((4, 4), (1,), None)",
+            "S[...] must have one stride per extent, got 2 extents and 1 strides: (4, 4) and (1,)",
         ),
         (lambda: S[4.5,], tc.LayoutError, "S[...]: an extent must be a plain integer, got 4.5"),
         (lambda: TileLayout(4), tc.LayoutError, "TileLayout: spec must be S[...] (+ R[...] + offset), got 4"),

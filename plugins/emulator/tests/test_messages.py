@@ -92,7 +92,7 @@ def run(body: str, threads: int = 64) -> None:
         (
             lambda: run_ptx(HEAD + "ret; }", [], grid=1, block=32),
             tc.LaunchError,
-            "kernel k: the number of arguments must be 1 (.u64 A), got 0: []",
+            "kernel k: the number of arguments must be 1 (.u64 A), got 0 ()",
         ),
         (
             lambda: run_ptx(HEAD + "ret; }", [np.zeros(1, object)], grid=1, block=32),

@@ -119,7 +119,7 @@ def _encode(
         raise LaunchError(f"{where}: arguments must be a sequence, got {short_repr(arguments)}")
     if len(items) != len(program.parameters):
         raise LaunchError(
-            f"{where}: the number of arguments must be {len(program.parameters)} {_signature(program)}, got {len(items)}: {', '.join(type(item).__name__ for item in items)}"
+            f"{where}: the number of arguments must be {len(program.parameters)} {_signature(program)}, got {len(items)} ({', '.join(type(item).__name__ for item in items)})"
         )
     blocks, types = {}, parameter_types(program.name) or ()
     if len(types) != len(items):
