@@ -1,12 +1,8 @@
-"""Measure the host time from a description to PTX, and of the import: `python tests/benchmarks/bench_emit.py`."""
+"""Measure the host time from a description to PTX: `python tests/benchmarks/bench_emit.py`. `bench_start.py` measures imports."""
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
 import tilecopy as tc
@@ -25,19 +21,6 @@ def describe_and_build() -> str:
     return k.build(target="sm_90a", grid=(8192,)).ptx
 
 
-def import_seconds(code: str, runs: int = 7) -> float:
-    """Least CPU seconds of a fresh interpreter that does one import, of modules that are compiled as pip leaves them."""
-    script = f"import time; {code}; print(time.process_time())"
-    with tempfile.TemporaryDirectory() as compiled:
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
-        command = [sys.executable, "-c", script]
-        found = [
-            float(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
-            for _ in range(runs + 1)
-        ]
-    return min(found[1:])
-
-
 def main() -> None:
     """Print the figures."""
     for _ in range(5):
@@ -51,10 +34,6 @@ def main() -> None:
         f"description to PTX text, warm: median {statistics.median(times) * 1e3:.2f} ms, smallest {min(times) * 1e3:.2f} ms"
     )
     record("emit: description to PTX text", statistics.median(times) * 1e3, "ms")
-    numpy, both = import_seconds("import numpy"), import_seconds("import tilecopy_core")
-    print(
-        f"CPU time of a process: import numpy {numpy * 1e3:.0f} ms; import tilecopy_core {both * 1e3:.0f} ms, {1e3 * (both - numpy):.0f} ms over numpy's own"
-    )
 
 
 if __name__ == "__main__":
