@@ -91,7 +91,7 @@ class SharedMemory(ShadowedMemory):
             offsets % aligned != 0, "alignment", lambda at: f"the shared offset {int(offsets[at])} is not a multiple of "
             f"{aligned} bytes ({self.where_offset(int(offsets[at]))})", lanes,
         )  # fmt: skip
-        first, last = (self.owner[np.clip(end, 0, self.size - 1)] for end in (offsets, offsets + (size - 1)))
+        first, last = (self.owner.take(end, mode="clip") for end in (offsets, offsets + (size - 1)))
         bad = (offsets < 0) | (offsets + size > self.size) | (first < 0) | (first != last)
         if bad.any():
             self._outside(lanes, offsets, bad, size)
